@@ -1,0 +1,1 @@
+"""isoflop: small GPTs compared at equal training compute."""

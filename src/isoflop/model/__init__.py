@@ -1,0 +1,1 @@
+"""Models, their parts and their exact cost."""
