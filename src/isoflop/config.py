@@ -2,7 +2,7 @@
 
 They stand here and not beside what they configure because each stage validates the whole file before it
 does any work, and most stages should not wait for torch to be imported. Rules that need more than one
-value are methods named `problems`; each yields (dotted key, sentence), `params.py` turns them into one message.
+value are methods named `problems`: they yield (key, sentence), and `params.py` makes one message of all.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TokenizerSpec:
     """One entry of `tokenizers`."""
 
     kind: Literal["byte", "gpt2", "bpe"]
-    vocab_size: int | None = None  # of a trained BPE, end-of-story token included; fixed by the kind otherwise
+    vocab_size: int | None = None  # of a trained BPE, end-of-story token included
 
     def problems(self) -> Problems:
         if self.kind == "bpe":
@@ -68,3 +68,166 @@ class TokenizerSpec:
                 yield "vocab_size", "must be at least 257: 256 bytes and the end-of-story token"
         elif self.vocab_size is not None:
             yield "vocab_size", f"must be left out: the {self.kind} vocabulary has its own size"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """`model`: the architecture, without what the tokenizer decides."""
+
+    n_layer: int
+    n_head: int
+    n_kv_head: int  # n_head: multi-head; 1: multi-query; between: grouped-query attention
+    d_model: int
+    d_ff: int
+    block_size: int  # tokens of context
+    qk_norm: bool
+    tie_embeddings: bool
+    rope_theta: float
+    norm_eps: float
+    init_std: float
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.n_head
+
+    def problems(self) -> Problems:
+        sizes = ("n_layer", "n_head", "n_kv_head", "d_model", "d_ff", "block_size")
+        small = [key for key in sizes if getattr(self, key) < 1]
+        for key in small:
+            yield key, "must be at least 1"
+        for key in ("rope_theta", "norm_eps", "init_std"):
+            if not getattr(self, key) > 0:
+                yield key, "must be above 0"
+        if small:
+            return
+        if self.n_head % self.n_kv_head:
+            yield "n_kv_head", f"does not divide model.n_head = {self.n_head}"
+        if self.d_model % self.n_head:
+            yield "n_head", f"does not divide model.d_model = {self.d_model}"
+        elif self.head_dim % 2:
+            yield (
+                "d_model",
+                f"gives an odd head size, {self.d_model} / {self.n_head} = {self.head_dim}: "
+                "RoPE rotates pairs and needs an even one",
+            )
+        if self.block_size < 2:
+            yield (
+                "block_size",
+                "must be at least 2: half a window is context in evaluation",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(ModelShape):
+    """A model's architecture, complete: the shape and the vocabulary of the arm's tokenizer."""
+
+    vocab_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """`train.budget`: exactly one of the three is set."""
+
+    flops: float | None = None
+    tokens: float | None = None
+    steps: float | None = None
+
+    def problems(self) -> Problems:
+        given = {key: value for key, value in vars(self).items() if value is not None}
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            yield "", f"must set exactly one of flops, tokens, steps (the others null), found {found}"
+        for key, value in given.items():
+            if not 0 < value < float("inf"):
+                yield key, "must be above 0 and finite"
+            elif key != "flops" and value != int(value):
+                yield key, "must be a whole number"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """`train`: budget, optimiser, schedule, and what is measured on the way."""
+
+    budget: Budget
+    batch_size: int  # sequences per optimiser step
+    grad_accum: int  # the batch is computed in this many parts; the result is the same up to rounding
+    optimizer: Literal["adamw", "muon"]
+    lr: float
+    min_lr: float
+    warmup_steps: int
+    muon_lr: float  # matrices of the blocks under `muon`; follows the same schedule, relative to its own peak
+    muon_momentum: float
+    weight_decay: float  # on matrices only
+    beta1: float
+    beta2: float
+    grad_clip: float  # of the gradient's global L2 norm; 0: none
+    precision: Literal["auto", "float32", "bf16"]
+    compile: bool
+    evals: int  # measurements of val bpb, at equal fractions of the budget
+    log_points: int  # rows of history.csv, at equal fractions of the budget
+    checkpoint_s: float  # seconds between checkpoints to resume from
+
+    def problems(self) -> Problems:
+        for key in ("batch_size", "grad_accum", "evals", "log_points"):
+            if getattr(self, key) < 1:
+                yield key, "must be at least 1"
+        if self.grad_accum > 0 and self.batch_size % self.grad_accum:
+            yield "grad_accum", f"does not divide train.batch_size = {self.batch_size}"
+        for key in ("lr", "muon_lr", "checkpoint_s"):
+            if not getattr(self, key) > 0:
+                yield key, "must be above 0"
+        if not 0 <= self.min_lr <= self.lr:
+            yield "min_lr", f"must lie between 0 and train.lr = {self.lr}"
+        for key in ("warmup_steps", "weight_decay", "grad_clip"):
+            if not getattr(self, key) >= 0:
+                yield key, "must not be negative"
+        for key in ("beta1", "beta2", "muon_momentum"):
+            if not 0 <= getattr(self, key) < 1:
+                yield key, "must lie in [0, 1)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """`eval`: how bits per byte are counted on the test split."""
+
+    stride: float  # by which the window advances, as a fraction of block_size
+    batch_size: int  # windows at a time; speed only
+
+    def problems(self) -> Problems:
+        if not 0 < self.stride <= 0.5:
+            yield "stride", "must lie in (0, 0.5]: every token is owed at least half a window of context"
+        if self.batch_size < 1:
+            yield "batch_size", "must be at least 1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig:
+    """`sample`: text generated by every run under the same prompts and seed."""
+
+    prompts: list[str]
+    n_tokens: int
+    temperature: float  # 0: greedy
+    top_k: int | None
+    top_p: float | None
+    seed: int
+
+    def problems(self) -> Problems:
+        if not self.prompts:
+            yield "prompts", "must hold at least one prompt (an empty string starts a story)"
+        if self.n_tokens < 1:
+            yield "n_tokens", "must be at least 1"
+        if not self.temperature >= 0:
+            yield "temperature", "must not be negative (0 is greedy)"
+        if self.top_k is not None and self.top_k < 1:
+            yield "top_k", "must be at least 1, or null for no limit"
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            yield "top_p", "must lie in (0, 1], or null for no limit"
+        if self.seed < 0:
+            yield "seed", "must not be negative"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """`report`: what the arms are compared with."""
+
+    control: str

@@ -24,6 +24,9 @@ def main_checkout() -> Path:
     return Path(os.environ.get("DVC_ROOT") or Path.cwd()).resolve()
 
 
-def checkpoints() -> Path:
-    """Folder of unfinished runs, outside DVC's outputs, because DVC deletes those before a stage runs."""
-    return main_checkout() / "checkpoints"
+def local() -> Path:
+    """What belongs to this machine and outlives a stage: checkpoints to resume from, measured speeds.
+
+    Outside DVC's outputs, because DVC deletes those before a stage runs.
+    """
+    return main_checkout() / ".isoflop"

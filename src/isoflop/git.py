@@ -1,0 +1,32 @@
+"""The few questions asked of git. Every answer is None where git or the repository is absent."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+
+def git(*arguments: str) -> str | None:
+    """Output of a git command in the working directory, or None where it fails."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, check=False)
+    except OSError:  # git is not installed
+        return None
+    return done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else None
+
+
+def revision(name: str = "HEAD") -> str | None:
+    """Full hash of a commit."""
+    found = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    return found.strip() if found else None
+
+
+def is_dirty(*paths: str) -> bool | None:
+    """Whether tracked or new files under `paths` differ from the last commit."""
+    found = git("status", "--porcelain", "--", *paths)
+    return None if found is None else bool(found.strip())
+
+
+def file_at(rev: str, path: Path) -> str | None:
+    """Content of a file, named from the working directory, as committed in `rev`."""
+    return git("show", f"{rev}:./{path.as_posix()}")

@@ -1,0 +1,82 @@
+"""train@ARM-SEED: train one arm with one seed, from its plan."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from safetensors.torch import save_file
+
+from isoflop import paths
+from isoflop.baseline import read_baseline
+from isoflop.checkpoint import Checkpoints
+from isoflop.files import atomic_path, fresh_folder, write_json, write_text
+from isoflop.machine import this_machine
+from isoflop.model.gpt import GPT
+from isoflop.plan import Plan
+from isoflop.recorder import FileRecorder, Recorders
+from isoflop.runs import identity, now, outcome, resume_key
+from isoflop.stages import run
+from isoflop.tokens import open_tokens
+from isoflop.tracking.identity import RunIdentity
+from isoflop.tracking.live import MlflowRecorder
+from isoflop.training import Stopped, train
+
+
+class StopSignal:
+    """Remembers that SIGINT or SIGTERM came, so that the loop can stop between two steps."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.number = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._set)
+
+    def _set(self, number: int, frame: FrameType | None) -> None:
+        self.stopped, self.number = True, number
+
+
+def main() -> None:
+    arm, seed = sys.argv[1], int(sys.argv[2])
+    plan = Plan.read(paths.PLANS / f"{arm}.yaml")
+    tokens = open_tokens(paths.TOKENS / plan.tokenizer, plan.tokens_digest)
+    machine = this_machine(plan.train.precision, paths.local() / "machine.json")
+    stop = StopSignal()
+    checkpoints = Checkpoints(paths.local() / "checkpoints", resume_key(plan, seed, machine))
+    folder = fresh_folder(paths.RUNS / f"{arm}-{seed}")
+    config, started = plan.to_yaml(seed=seed), now()
+    write_text(folder / "config.yaml", config)
+    known = identity(plan, seed, checkpoints.run_uid, read_baseline().label(arm, plan.config))
+    recorder = Recorders(
+        FileRecorder(folder),
+        MlflowRecorder(paths.main_checkout(), RunIdentity.of(known), config, started=time.time()),
+    )
+    try:
+        model, progress = train(
+            plan, seed, tokens, machine=machine, recorder=recorder, checkpoints=checkpoints, signal=stop
+        )
+        if progress.diverged_at is None:
+            save_weights(model, folder / "model.safetensors")
+        write_json(folder / "run.json", known | outcome(plan, progress, machine, started))
+    except Stopped as reason:
+        recorder.close("KILLED")
+        print(f"{arm}-{seed}: {reason}", file=sys.stderr)
+        raise SystemExit(128 + stop.number) from None
+    except BaseException:
+        recorder.close("FAILED")
+        raise
+    recorder.close("FINISHED" if progress.diverged_at is None else "FAILED")
+    checkpoints.remove()
+
+
+def save_weights(model: GPT, path: Path) -> None:
+    """All parameters in float32, whole or not at all."""
+    with atomic_path(path) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, temporary)
+
+
+if __name__ == "__main__":
+    run(main)
