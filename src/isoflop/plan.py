@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -13,10 +13,12 @@ from isoflop.config import ModelConfig, TokenizerSpec, TrainConfig
 from isoflop.errors import IsoflopError
 from isoflop.files import digest_of, write_text
 from isoflop.model import cost
-from isoflop.params import Arm
 from isoflop.schedule import steps_for
 from isoflop.schema import UNFIT, Problem, build, plain
 from isoflop.tokens import TokenMeta
+
+if TYPE_CHECKING:
+    from isoflop.params import Arm
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,8 @@
-"""The folder of a run: who it is, what came out, and on what it was made."""
+"""The folder of a run, read back."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import os
-import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,93 +10,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from isoflop import git
 from isoflop.errors import IsoflopError
-from isoflop.files import digest_of, read_json
-from isoflop.machine import Machine
+from isoflop.files import read_json
 from isoflop.model.gpt import GPT
 from isoflop.plan import Plan
-from isoflop.schema import plain
-from isoflop.training import Progress
-
-
-def now() -> str:
-    """The time as ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def run_key(plan: Plan, seed: int) -> str:
-    """What the run computes: configuration, data and seed. Two runs with one key should agree."""
-    return digest_of([plan.config_hash, plan.data_digest, plan.tokens_digest, seed])
-
-
-def resume_key(plan: Plan, seed: int, machine: Machine) -> str:
-    """What must agree for a checkpoint to continue a run to the same bits: also the code and the machine."""
-    return digest_of([run_key(plan, seed), plain(plan.predicted), code_digest(), machine.describe()])
-
-
-def code_digest() -> str:
-    """Hash of the modules of this package that are loaded: the code that makes the run."""
-    digest = hashlib.sha256()
-    modules = {n: m for n, m in sys.modules.items() if n.startswith("isoflop") and getattr(m, "__file__", None)}
-    for name in sorted(modules):
-        digest.update(name.encode() + b"\0" + Path(str(modules[name].__file__)).read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def provenance() -> dict[str, Any]:
-    """Git revision (null without git), whether the tree has changes, DVC's name for the experiment."""
-    return {
-        "git_rev": git.revision(),
-        "git_dirty": git.is_dirty("src", "params.yaml"),
-        "dvc_exp_name": os.environ.get("DVC_EXP_NAME") or None,
-        "code_digest": code_digest(),
-    }
-
-
-def identity(plan: Plan, seed: int, run_uid: str, label: str) -> dict[str, Any]:
-    """The part of run.json that is known before the first step."""
-    return {
-        "arm": plan.arm,
-        "label": label,
-        "seed": seed,
-        "study": plan.study,
-        "run_uid": run_uid,
-        "run_key": run_key(plan, seed),
-        "config_hash": plan.config_hash,
-        "data_digest": plan.data_digest,
-        "tokens_digest": plan.tokens_digest,
-        "changes": plan.changes,
-        "corpus": {"source": plan.corpus.source, "fallback": plan.corpus.fallback},
-        "provenance": provenance(),
-    }
-
-
-def outcome(plan: Plan, progress: Progress, machine: Machine, started: str) -> dict[str, Any]:
-    """The part of run.json that is known when the run has ended."""
-    tokens = progress.step * plan.tokens_per_step
-    seconds = progress.train_s
-    speed = tokens / seconds if seconds > 0 else None
-    return {
-        "status": "finished" if progress.diverged_at is None else "diverged",
-        "diverged_at": progress.diverged_at,
-        "steps": progress.step,
-        "tokens": tokens,
-        "flops": float(tokens * plan.predicted.flops_per_token),
-        "first_loss": finite(progress.first_loss),
-        "final": {name: finite(progress.last(name)) for name in ("val/bpb", "train/loss")},
-        "parameters": plan.predicted.parameters,
-        "machine": machine.describe(),
-        "timing": {
-            "started": started,
-            "ended": now(),
-            "train_s": round(seconds, 3),
-            "eval_s": round(progress.eval_s, 3),
-            "tokens_per_s": speed,
-            "mfu": speed and speed * plan.predicted.flops_per_token / machine.peak_flops,
-            "resumed": progress.resumed,
-        },
-    }
 
 
 def finite(value: float | None) -> float | None:

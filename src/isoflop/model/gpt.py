@@ -25,9 +25,10 @@ class Block(nn.Module):
         self.mlp_norm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = SwiGLU(config.d_model, config.d_ff)
 
-    def forward(self, x_BTD: Tensor, rope_TC: Tensor, cache: KVCache | None = None) -> Tensor:
-        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), rope_TC, cache)
-        y_BTD: Tensor = x_BTD + self.mlp(self.mlp_norm(x_BTD))
+    def forward(self, x_BTD: Tensor, rope_TC: Tensor, dtype: torch.dtype, cache: KVCache | None = None) -> Tensor:
+        """The residual stream stays float32; only what the matmuls read is cast to `dtype`."""
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD).to(dtype), rope_TC, cache)
+        y_BTD: Tensor = x_BTD + self.mlp(self.mlp_norm(x_BTD).to(dtype))
         return y_BTD
 
 
@@ -47,14 +48,15 @@ class GPT(nn.Module):
         self.register_buffer("rope", table, persistent=False)
 
     def hidden(self, ids_BT: Tensor, cache: list[KVCache] | None = None, dtype: torch.dtype | None = None) -> Tensor:
-        """Final normalised states (B, T, D) of token ids, computed in `dtype` (default: the weights')."""
+        """Final normalised states (B, T, D) of token ids, matmuls in `dtype` (default: the weights')."""
         start = cache[0].length if cache else 0
         end = start + ids_BT.shape[1]
         assert end <= self.rope.shape[0], "the caller keeps the context within block_size"
-        x_BTD = self.embedding(ids_BT).to(dtype or self.embedding.weight.dtype)
+        x_BTD = self.embedding(ids_BT)
+        dtype = dtype or x_BTD.dtype
         for i, block in enumerate(self.blocks):
-            x_BTD = block(x_BTD, self.rope[start:end], cache[i] if cache else None)
-        normed: Tensor = self.final_norm(x_BTD)
+            x_BTD = block(x_BTD, self.rope[start:end], dtype, cache[i] if cache else None)
+        normed: Tensor = self.final_norm(x_BTD).to(dtype)
         return normed
 
     def logits(self, hidden_BTD: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from isoflop.files import atomic_path, fresh_folder, write_json, write_text
 from isoflop.machine import this_machine
 from isoflop.model.gpt import GPT
 from isoflop.plan import Plan
+from isoflop.provenance import identity, now, outcome, resume_key
 from isoflop.recorder import FileRecorder, Recorders
-from isoflop.runs import identity, now, outcome, resume_key
 from isoflop.stages import run
 from isoflop.tokens import open_tokens
 from isoflop.tracking.identity import RunIdentity

@@ -1,0 +1,57 @@
+# make repro   everything, from the corpus to the report      make test   the whole test suite
+# make ui      MLflow on the local store                      make lint   ruff and mypy
+# make study NAME=kv_heads   put a study of experiments/ into params.yaml
+#
+# PYTHON=python3.12 chooses the interpreter; TORCH=keep leaves the torch that is installed in .venv alone.
+
+PYTHON ?= python3
+PORT ?= 5000
+BIN := $(CURDIR)/.venv/bin
+INSTALLED := .venv/installed
+WITH := PATH="$(BIN):$$PATH" PYTHONPATH=src
+
+.PHONY: repro test test-fast ui lint study setup clean
+
+repro: setup
+	$(WITH) dvc repro
+
+test: setup
+	$(WITH) pytest
+
+test-fast: setup
+	$(WITH) pytest -m "not slow"
+
+lint: setup
+	$(WITH) ruff check .
+	$(WITH) ruff format --check .
+	$(WITH) mypy
+
+ui: setup
+	@echo "MLflow on http://127.0.0.1:$(PORT)"
+	$(WITH) MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true mlflow server --port $(PORT) \
+		--backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///$(CURDIR)/mlflow.db}" \
+		--artifacts-destination "$(CURDIR)/mlartifacts"
+
+study: setup
+	$(WITH) python -m isoflop.study apply $(NAME)
+
+setup: $(INSTALLED) .dvc/config.local
+
+$(INSTALLED): requirements.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"isoflop needs Python 3.11 or newer, $(PYTHON) is {v.major}.{v.minor}: make PYTHON=python3.11 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing requirements.txt into .venv (once; about 2 GB with a CPU build of torch)"
+	@if [ "$(TORCH)" = keep ]; then grep -v '^torch==' requirements.txt; else cat requirements.txt; fi > .venv/wanted.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r .venv/wanted.txt
+	@touch $@
+
+# A downloaded zip has no git history: DVC is told so. `dvc repro` then works, `dvc exp run` does not.
+.dvc/config.local: $(INSTALLED)
+	@touch $@
+	@if ! git rev-parse --git-dir >/dev/null 2>&1 && [ ! -d .git ]; then \
+		echo "no git repository: dvc repro works, dvc exp needs a clone"; \
+		$(BIN)/dvc config --local core.no_scm true; \
+	fi
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache

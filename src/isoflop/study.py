@@ -1,0 +1,138 @@
+"""Studies: `python -m isoflop.study apply kv_heads` puts experiments/kv_heads.yaml into params.yaml.
+
+`python -m isoflop.study index` writes the table of experiments/README.md anew from the studies and their reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
+
+from isoflop import paths
+from isoflop.errors import IsoflopError
+from isoflop.files import read_json, write_text
+from isoflop.params import parse_params
+from isoflop.schema import UNFIT, Problem, build, flatten
+from isoflop.stages import run
+
+STUDIES = Path("experiments")
+INDEX = STUDIES / "README.md"
+BEGIN, END = "<!-- studies: python -m isoflop.study index -->", "<!-- end of studies -->"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """`experiments/<name>.yaml`."""
+
+    question: str
+    reasoning: str
+    margin: float
+    predictions: list[dict[str, object]]
+    control: str
+    arms: dict[str, dict[str, Any]]
+    seeds: list[int]
+    params: dict[str, Any]  # dotted keys of params.yaml
+
+
+def read_study(name: str) -> Study:
+    """Read a study. Raises IsoflopError with every problem of the file."""
+    path = STUDIES / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in STUDIES.glob("*.yaml"))) or "none"
+        raise IsoflopError(f"{path}: no such study; there are: {known}")
+    problems: list[Problem] = []
+    try:
+        made: Any = build(Study, YAML(typ="safe").load(path.read_text(encoding="utf-8")), "", problems)
+    except YAMLError as error:
+        raise IsoflopError(f"{path}: {' '.join(str(error).split())}") from None
+    if problems or made is UNFIT:
+        raise IsoflopError("\n".join(f"{path}: {key} {rule}" for key, rule in problems))
+    study: Study = made
+    return study
+
+
+def applied(text: str, name: str, study: Study) -> str:
+    """The text of a params.yaml with the study in it, comments kept.
+
+    Raises IsoflopError where the study names a key that params.yaml lacks or the outcome is not valid.
+    """
+    yaml = YAML()
+    yaml.width = 120
+    yaml.preserve_quotes = True
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.representer.add_representer(type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null"))
+    document = yaml.load(text)
+    document["study"].update(name=name, question=study.question, margin=study.margin)
+    document["study"]["predictions"] = [_in_one_line(entry) for entry in study.predictions]
+    document["report"]["control"] = study.control
+    document["seeds"][:] = study.seeds
+    arms = document["arms"]
+    for old in [arm for arm in arms if arm not in study.arms]:
+        del arms[old]
+    for arm, changes in study.arms.items():
+        arms[arm] = _in_one_line(changes)
+    for key, value in flatten(study.params).items():
+        _set(document, key, value, f"experiments/{name}.yaml")
+    out = io.StringIO()
+    yaml.dump(document, out)
+    # A replaced list takes the blank line behind it along.
+    text = re.sub(r"(?<=[^\n])\n(?=[a-z_]+:)", "\n\n", out.getvalue())
+    parse_params(text, f"params.yaml with experiments/{name}.yaml")
+    return text
+
+
+def _set(document: Any, key: str, value: Any, source: str) -> None:
+    *folders, leaf = key.split(".")
+    for folder in folders:
+        document = document.get(folder) if isinstance(document, Mapping) else None
+    if not isinstance(document, Mapping) or (leaf not in document and folders[:1] != ["tokenizers"]):
+        raise IsoflopError(f"{source}: params.{key}: params.yaml has no such key")
+    document[leaf] = value  # type: ignore[index]
+
+
+def _in_one_line(mapping: Mapping[str, Any]) -> CommentedMap:
+    made = CommentedMap(mapping)
+    made.fa.set_flow_style()
+    return made
+
+
+def index_table() -> str:
+    """A row per study: question, arms, verdicts of its report, link."""
+    rows = ["| study | question | arms | answer | report |", "|---|---|---|---|---|"]
+    for path in sorted(STUDIES.glob("*.yaml")):
+        study = read_study(path.stem)
+        report = paths.REPORTS / path.stem / "study.json"
+        answer = read_json(report)["answer"] if report.is_file() else "not run yet"
+        link = f"[report](../{paths.REPORTS}/{path.stem}/report.md)" if report.is_file() else ""
+        arms = ", ".join(study.arms)
+        rows.append(f"| [{path.stem}]({path.name}) | {study.question} | {arms} | {answer} | {link} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m isoflop.study", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("apply", help="put a study into params.yaml").add_argument("name")
+    commands.add_parser("index", help="write the table of experiments/README.md")
+    arguments = parser.parse_args()
+    if arguments.command == "apply":
+        text = paths.PARAMS.read_text(encoding="utf-8")
+        write_text(paths.PARAMS, applied(text, arguments.name, read_study(arguments.name)))
+        print(f"params.yaml now holds {arguments.name}; `dvc repro` runs it, `git diff params.yaml` shows what changed")
+    else:
+        before, rest = INDEX.read_text(encoding="utf-8").split(BEGIN)
+        after = rest.split(END)[1]
+        write_text(INDEX, f"{before}{BEGIN}\n{index_table()}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    run(main)
