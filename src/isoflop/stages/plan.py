@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -20,13 +21,16 @@ def main() -> None:
     plan = make_plan(arm, read_meta(paths.TOKENS / arm.tokenizer), params.study.name)
     plan.write(paths.PLANS / f"{arm.name}.yaml")
     known = [paths.PLANS / f"{name}.yaml" for name in params.arms]
-    Console().print(side_by_side([Plan.read(path) for path in known if path.is_file()]))
+    console = Console()
+    # Where the output goes to a file, rich takes 80 columns and would cut the names of these eight.
+    console.width = console.width if console.is_terminal else 120
+    console.print(side_by_side([Plan.read(path) for path in known if path.is_file()]))
 
 
 def side_by_side(plans: list[Plan]) -> Table:
     """The predictions of the arms planned so far."""
-    table = Table(title="Predicted before any run", title_justify="left")
-    columns = ("arm", "parameters", "FLOPs/token", "steps", "tokens", "FLOPs", "epochs", "first loss (nats)")
+    table = Table(title="Predicted before any run", title_justify="left", box=box.SIMPLE_HEAD)
+    columns = ("arm", "parameters", "FLOPs/token", "steps", "tokens", "FLOPs", "epochs", "first loss")
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left")
     for plan in plans:
