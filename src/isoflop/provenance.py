@@ -18,11 +18,6 @@ from isoflop.schema import plain
 from isoflop.training import Progress
 
 
-def now() -> str:
-    """The time as ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
 def run_key(plan: Plan, seed: int) -> str:
     """What the run computes: configuration, data and seed. Two runs with one key should agree."""
     return digest_of([plan.config_hash, plan.data_digest, plan.tokens_digest, seed])
@@ -70,7 +65,7 @@ def identity(plan: Plan, seed: int, run_uid: str, label: str) -> dict[str, Any]:
     }
 
 
-def outcome(plan: Plan, progress: Progress, machine: Machine, started: str) -> dict[str, Any]:
+def outcome(plan: Plan, progress: Progress, machine: Machine, started: datetime) -> dict[str, Any]:
     """The part of run.json that is known when the run has ended."""
     tokens = progress.step * plan.tokens_per_step
     seconds = progress.train_s
@@ -86,8 +81,8 @@ def outcome(plan: Plan, progress: Progress, machine: Machine, started: str) -> d
         "parameters": plan.predicted.parameters,
         "machine": machine.describe(),
         "timing": {
-            "started": started,
-            "ended": now(),
+            "started": started.isoformat(timespec="milliseconds"),
+            "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "train_s": round(seconds, 3),
             "eval_s": round(progress.eval_s, 3),
             "tokens_per_s": speed,

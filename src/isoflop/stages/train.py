@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
@@ -17,7 +17,7 @@ from isoflop.files import atomic_path, fresh_folder, write_json, write_text
 from isoflop.machine import this_machine
 from isoflop.model.gpt import GPT
 from isoflop.plan import Plan
-from isoflop.provenance import identity, now, outcome, resume_key
+from isoflop.provenance import identity, outcome, resume_key
 from isoflop.recorder import FileRecorder, Recorders
 from isoflop.stages import run
 from isoflop.tokens import open_tokens
@@ -47,12 +47,12 @@ def main() -> None:
     stop = StopSignal()
     checkpoints = Checkpoints(paths.local() / "checkpoints", resume_key(plan, seed, machine))
     folder = fresh_folder(paths.RUNS / f"{arm}-{seed}")
-    config, started = plan.to_yaml(seed=seed), now()
+    config, started = plan.to_yaml(seed=seed), datetime.now(UTC)
     write_text(folder / "config.yaml", config)
     known = identity(plan, seed, checkpoints.run_uid, read_baseline().label(arm, plan.config))
     recorder = Recorders(
         FileRecorder(folder),
-        MlflowRecorder(paths.main_checkout(), RunIdentity.of(known), config, started=time.time()),
+        MlflowRecorder(paths.main_checkout(), RunIdentity.of(known), config, started=started.timestamp()),
     )
     try:
         model, progress = train(
