@@ -83,7 +83,7 @@ def test_an_arm_that_makes_a_base_key_wrong_says_so() -> None:
 def test_all_problems_come_in_one_message() -> None:
     found = problems_of(
         ("block_size: 128", "block_size: 1"),
-        ("lr: 0.003", "lrr: 0.003"),
+        ("lr: 0.006", "lrr: 0.006"),
         (MQA, "  mqa: {model.n_kv_head: 3}"),
         ("temperature: 0.8", "temperature: -1"),
     )
@@ -106,7 +106,7 @@ def test_budget_with_none_of_its_keys() -> None:
 
 
 def test_yaml_is_read_as_dvc_reads_it() -> None:
-    params = parse_params(params_text(("lr: 0.003", "lr: 3e-05"), ("min_lr: 0.0", "min_lr: 1E-6")), "params.yaml")
+    params = parse_params(params_text(("lr: 0.006", "lr: 3e-05"), ("min_lr: 0.0", "min_lr: 1E-6")), "params.yaml")
     assert (params.train.lr, params.train.min_lr) == (3e-05, 1e-06)
 
 

@@ -54,7 +54,7 @@ def test_measuring_points_are_fractions_of_the_run_and_end_with_it(steps: int, p
 
 def test_warmup_then_cosine_to_the_minimum() -> None:
     train = train_config(
-        ("lr: 0.003", "lr: 0.4"), ("min_lr: 0.0", "min_lr: 0.1"), ("warmup_steps: 50", "warmup_steps: 4")
+        ("lr: 0.006", "lr: 0.4"), ("min_lr: 0.0", "min_lr: 0.1"), ("warmup_steps: 50", "warmup_steps: 4")
     )
     rates = [learning_rate(step, steps=12, train=train) for step in range(13)]
     assert rates[:4] == pytest.approx([0.1, 0.2, 0.3, 0.4])

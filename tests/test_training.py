@@ -24,6 +24,7 @@ from isoflop.training import Progress, Stopped, train
 
 TINY = (
     ("n_layer: 4", "n_layer: 1"),
+    ("optimizer: muon", "optimizer: adamw"),
     ("d_model: 128", "d_model: 32"),
     ("d_ff: 384", "d_ff: 64"),
     ("block_size: 128", "block_size: 16"),
@@ -149,7 +150,7 @@ def test_the_same_arm_and_seed_gives_the_same_bits(precision: str, machine: Mach
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_it_learns_and_measures_at_fixed_steps(optimizer: str, machine: Machine, tmp_path: Path) -> None:
     recorder = Collector()
-    plan = plan_of(("optimizer: adamw", f"optimizer: {optimizer}"), ("lr: 0.003", "lr: 0.01"))
+    plan = plan_of(("optimizer: adamw", f"optimizer: {optimizer}"), ("lr: 0.006", "lr: 0.01"))
     _, progress = trained(plan, machine, tmp_path, recorder=recorder)
     assert [step for step, _ in recorder.rows] == [3, 7, 8, 10, 14, 16, 17, 21, 24]
     assert [step for step, metrics in recorder.rows if "val/bpb" in metrics] == [8, 16, 24]
@@ -214,7 +215,7 @@ def test_gradient_accumulation_changes_nothing_but_rounding(machine: Machine, tm
 def test_divergence_ends_the_run_and_is_recorded(machine: Machine, tmp_path: Path) -> None:
     recorder = Collector()
     plan = plan_of(
-        ("lr: 0.003", "lr: 1.0e+30"), ("grad_clip: 1.0", "grad_clip: 0"), ("warmup_steps: 4", "warmup_steps: 0")
+        ("lr: 0.006", "lr: 1.0e+30"), ("grad_clip: 1.0", "grad_clip: 0"), ("warmup_steps: 4", "warmup_steps: 0")
     )
     _, progress = trained(plan, machine, tmp_path, recorder=recorder)
     assert progress.diverged_at == progress.step == 3

@@ -181,6 +181,9 @@ class _Gathering:
                 group = self.groups.get(plan.config_hash)
             if group is not None and group.runs:
                 origins = {run.origin for run in group.runs.values()}
+                if origins == {"workspace"}:
+                    # No hash of a commit here: the report must not change because it was committed.
+                    return plan.config_hash, f"The control is {name} as committed; its runs come from this workspace."
                 places = {"workspace": "this workspace", "store": "the MLflow store", "git": f"the evaluations in {at}"}
                 where = " and ".join(places[origin] for origin in sorted(origins))
                 return plan.config_hash, f"The control is {name} as of {at}; its runs come from {where}."
