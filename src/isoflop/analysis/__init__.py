@@ -1,0 +1,76 @@
+"""Collected -> the study as plain data: every number and fact that the report tells, and no prose.
+
+values       finished seeds, curves and other readings of collected runs
+arms         one arm: seeds, bits per byte, cost, time, stability
+differences  an arm against the control: verdict, compute multiplier, story noise, position, predictions
+facts        what a reader should know before believing it
+tables       the same runs as flat tables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isoflop.analysis.arms import describe_arm
+from isoflop.analysis.differences import control_noise, judge, score_predictions, tell
+from isoflop.analysis.facts import budget, corpus, facts
+from isoflop.analysis.tables import curves_table, runs_table
+from isoflop.analysis.values import labels, number
+from isoflop.collected import Collected
+
+__all__ = ["analyse", "curves_table", "runs_table", "summary"]
+
+
+def analyse(collected: Collected, *, predictions_committed: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The study as plain JSON data (no NaN, no infinity): what `reports/<study>/study.json` holds.
+
+    Differences are arm minus control in bits per byte: negative, the arm is better. What cannot be known (one seed
+    has no spread, a store run has no history) is None. `predictions_committed` holds `rev` and `time` (ISO 8601) of
+    the commit in which the predictions first stood, where that is known. Raises IsoflopError on a margin that is
+    not positive or a prediction that cannot be read.
+    """
+    study = collected.params.study
+    by_label = dict(zip(labels(collected.arms), collected.arms, strict=True))
+    results = judge(by_label, study.margin)
+    told = tell(by_label, results)
+    arms = [describe_arm(label, arm, collected.arms[0]) | told[label] for label, arm in by_label.items()]
+    return {
+        "study": {"name": study.name, "question": study.question, "margin": study.margin},
+        "control": arms[0]["label"],
+        "control_note": collected.control_note,
+        "corpus": corpus(collected),
+        "budget": budget(collected, arms),
+        "floor_bpb": number(_floor(collected)),
+        "noise": control_noise(collected.arms, study.margin),
+        "arms": arms,
+        "predictions": score_predictions(study.predictions, by_label, results),
+        "predictions_committed": dict(predictions_committed) if predictions_committed else None,
+        "facts": facts(collected, arms),
+        "excluded": [vars(entry) for entry in collected.excluded],
+        "warnings": list(collected.warnings),
+    }
+
+
+def summary(study: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The small metrics file that DVC shows: one row per arm. bpb, sd and difference have 5 decimals."""
+    rows = {}
+    for arm in study["arms"]:
+        comparison = arm["comparison"]
+        difference = comparison["contrast"]["difference"] if comparison else None
+        rows[arm["label"]] = {
+            "bpb": _rounded(arm["bpb"]["mean"]),
+            "sd": _rounded(arm["bpb"]["sd"]),
+            "n": arm["bpb"]["n"],
+            "difference": _rounded(difference),
+        }
+    return rows
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 5)
+
+
+def _floor(collected: Collected) -> float | None:
+    test = collected.splits["test"]
+    return None if test["floor_bits"] is None else test["floor_bits"] / test["bytes"]

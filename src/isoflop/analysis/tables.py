@@ -1,0 +1,70 @@
+"""The collected runs as flat tables: one row per run, and one row per point of every curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from isoflop.analysis.values import bpb, labels, number
+from isoflop.collected import Collected, CollectedArm, CollectedRun
+
+CURVES = ("tokens", "flops", "val/bpb", "train/loss", "train/grad_norm", "train/lr", "time/tokens_per_s")
+RUNS = (
+    *("arm", "role", "seed", "status", "origin", "bpb", "parameters", "flops_per_token", "steps", "tokens", "flops"),
+    *("train_s", "tokens_per_s", "mfu", "first_loss", "diverged_at", "run_uid", "run_id", "git_rev", "code_digest"),
+)
+
+
+def runs_table(collected: Collected) -> pd.DataFrame:
+    """One row per run, diverged ones included; what is not known stays blank."""
+    rows = [
+        _run_row(label, arm, run)
+        for label, arm in zip(labels(collected.arms), collected.arms, strict=True)
+        for run in arm.runs
+    ]
+    return pd.DataFrame(rows, columns=list(RUNS)).astype({"diverged_at": "Int64"})
+
+
+def curves_table(collected: Collected) -> pd.DataFrame:
+    """One row per measured step of every run: `arm seed step` and the metrics, 6 significant digits, NaN blank."""
+    rows = [
+        {"arm": label, "seed": run.seed, "step": int(row["step"])} | {name: _short(row.get(name)) for name in CURVES}
+        for label, arm in zip(labels(collected.arms), collected.arms, strict=True)
+        for run in arm.runs
+        for row in run.history
+    ]
+    table = pd.DataFrame(rows, columns=["arm", "seed", "step", *CURVES])
+    return table.astype({"tokens": "Int64", "flops": float})
+
+
+def _run_row(label: str, arm: CollectedArm, run: CollectedRun) -> dict[str, Any]:
+    evaluation, record = run.evaluation, run.record or {}
+    timing, provenance = record.get("timing", {}), record.get("provenance", {})
+    return {
+        "arm": label,
+        "role": arm.role,
+        "seed": run.seed,
+        "status": "finished" if bpb(run) is not None else "diverged",
+        "origin": run.origin,
+        "bpb": bpb(run),
+        "parameters": evaluation["parameters"],
+        "flops_per_token": evaluation["flops_per_token"],
+        "steps": evaluation["steps"],
+        "tokens": evaluation["train_tokens"],
+        "flops": evaluation["flops"],
+        "train_s": timing.get("train_s"),
+        "tokens_per_s": _short(timing.get("tokens_per_s")),
+        "mfu": _short(timing.get("mfu")),
+        "first_loss": _short(record.get("first_loss")),
+        "diverged_at": record.get("diverged_at"),
+        "run_uid": evaluation["run_uid"],
+        "run_id": run.run_id,
+        "git_rev": provenance.get("git_rev"),
+        "code_digest": provenance.get("code_digest"),
+    }
+
+
+def _short(value: float | None) -> float | None:
+    known = number(value)
+    return None if known is None else float(f"{known:.6g}")
