@@ -14,13 +14,13 @@ import huggingface_hub
 import pytest
 
 from hubserver import HubServer
-from isoflop import sources
 from isoflop.config import DataConfig
-from isoflop.corpus import StoryCounts, iter_stories
-from isoflop.downloading import download
+from isoflop.corpus import sources
+from isoflop.corpus.download import download
+from isoflop.corpus.fetch import Patience
+from isoflop.corpus.hub import Dataset, Hub, Pin
+from isoflop.corpus.stories import StoryCounts, iter_stories
 from isoflop.errors import IsoflopError
-from isoflop.fetch import Patience
-from isoflop.hub import Dataset, Hub, Pin
 
 REPO, REVISION = "someone/Stories", "0123456789abcdef0123456789abcdef01234567"
 END = b"\n<|endoftext|>\n"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
+
 from conftest import ROOT
 from imports import closure, imported, modules
-from ruamel.yaml import YAML
 
 SRC = ROOT / "src"
 KNOWN = modules(SRC)

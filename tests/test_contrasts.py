@@ -7,9 +7,9 @@ import pytest
 import statsmodels.api as sm
 from statsmodels.stats.multitest import multipletests
 
-from isoflop.contrasts import holm, pooled
 from isoflop.errors import IsoflopError
-from isoflop.statistics import paired
+from isoflop.statistics.contrasts import holm, pooled
+from isoflop.statistics.intervals import paired
 
 
 def study(rng, arms, n, sd=0.01, seed_sd=0.03, shifts=None):

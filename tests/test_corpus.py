@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from isoflop import corpus
-from isoflop.corpus import StoryCounts, at_least, at_most, hold_back, iter_stories, write_stories
+from isoflop.corpus import stories as corpus
+from isoflop.corpus.stories import StoryCounts, at_least, at_most, hold_back, iter_stories, write_stories
 from isoflop.errors import IsoflopError
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "tinystories"

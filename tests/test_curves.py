@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isoflop.curves import common_grid, compute_at, compute_multiplier, curve, interpolate, seed_band
 from isoflop.errors import IsoflopError
+from isoflop.statistics.curves import common_grid, compute_at, compute_multiplier, curve, interpolate, seed_band
 
 FLOPS = 1e15 * 2.0 ** np.arange(8)  # 1e15 to 1.28e17
 

@@ -22,8 +22,8 @@ from downloads import (
     stories_of,
     write,
 )
-from isoflop import corpus
-from isoflop.downloading import download
+from isoflop.corpus import stories as corpus
+from isoflop.corpus.download import download
 from isoflop.grammar import story_bits
 from isoflop.stages import download as stage
 

@@ -29,8 +29,8 @@ from downloads import (
     stories_of,
 )
 from hubserver import HubServer
-from isoflop.downloading import download
-from isoflop.hub import Hub
+from isoflop.corpus.download import download
+from isoflop.corpus.hub import Hub
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import statsmodels.api as sm
 
 from isoflop.errors import IsoflopError
-from isoflop.ladder import isoflop_fit
+from isoflop.statistics.ladder import isoflop_fit
 
 SIZES = np.repeat(1e6 * 2.0 ** np.arange(5), 3)  # five sizes, three seeds each
 

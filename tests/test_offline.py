@@ -25,10 +25,10 @@ from downloads import (
     serving,
 )
 from hubserver import HubServer
-from isoflop import sources
-from isoflop.downloading import download
+from isoflop.corpus import sources
+from isoflop.corpus.download import download
+from isoflop.corpus.hub import TINYSTORIES, Hub
 from isoflop.errors import IsoflopError
-from isoflop.hub import TINYSTORIES, Hub
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_the_real_file_replaces_the_fallback_once_the_hub_is_back(server: HubSer
 ENTRY = """
 import sys
 from pathlib import Path
-from isoflop import downloading, hub, sources
+from isoflop.corpus import download as downloading, hub, sources
 from isoflop.config import DataConfig
 hub.TINYSTORIES = hub.Dataset(**eval(sys.argv[1], vars(hub)))
 sources.grammar.generate = lambda seed, n_bytes: ((b"story %d" % i, 1.0) for i in range(9999))
@@ -156,7 +156,7 @@ def run_alone(hub: Hub, folder: Path, **environment: str) -> subprocess.Complete
     dataset = {name: getattr(hub.dataset, name) for name in ("repo", "revision", "licence", "train", "valid")}
     return subprocess.run(
         [sys.executable, "-c", ENTRY, repr(dataset), repr(asdict(CONFIG)), str(folder)],
-        env={**os.environ, "PYTHONPATH": str(Path(sources.__file__).parents[1]), **environment},
+        env={**os.environ, "PYTHONPATH": str(Path(sources.__file__).parents[2]), **environment},
         capture_output=True,
         text=True,
         timeout=60,

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from isoflop.errors import IsoflopError
-from isoflop.predictions import score_prediction
-from isoflop.verdicts import compare
+from isoflop.statistics.predictions import score_prediction
+from isoflop.statistics.verdicts import compare
 
 MARGIN = 0.01
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-import stories260k
 import torch
 
+import stories260k
 from isoflop.config import SampleConfig
 from isoflop.model import cost
 from isoflop.sampling import generate

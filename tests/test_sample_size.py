@@ -8,8 +8,8 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from isoflop.errors import IsoflopError
-from isoflop.sample_size import further_seeds, seeds_needed, smallest_detectable
-from isoflop.verdicts import compare
+from isoflop.statistics.sample_size import further_seeds, seeds_needed, smallest_detectable
+from isoflop.statistics.verdicts import compare
 
 
 def simulate(n, arms, shift, studies, seed, sd=1.0):

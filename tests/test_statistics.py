@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from isoflop.errors import IsoflopError
-from isoflop.statistics import noise_floor, paired, t_interval
+from isoflop.statistics.intervals import noise_floor, paired, t_interval
 
 # Student's sleep data (1908): extra hours of sleep of ten patients under two drugs.
 DRUG_1 = dict(enumerate([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]))

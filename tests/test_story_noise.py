@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isoflop.errors import IsoflopError
-from isoflop.story_noise import evaluation_noise, noise_share, paired_evaluation_noise
+from isoflop.statistics.story_noise import evaluation_noise, noise_share, paired_evaluation_noise
 
 
 def stories(rng, n, level=1.2):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from statsmodels.stats.weightstats import ttost_paired
 
-from isoflop.contrasts import pooled
 from isoflop.errors import IsoflopError
-from isoflop.statistics import paired
-from isoflop.verdicts import compare, tost
+from isoflop.statistics.contrasts import pooled
+from isoflop.statistics.intervals import paired
+from isoflop.statistics.verdicts import compare, tost
 
 
 def seeds(values):

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isoflop.config import DataConfig
-from isoflop.corpus import END_OF_STORY, SEPARATOR
+from isoflop.corpus.stories import END_OF_STORY, SEPARATOR
 from isoflop.errors import IsoflopError
 from isoflop.tokens import SPLITS
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from isoflop.analysis.values import by_seed, finished, number, spread, val_curves
 from isoflop.collected import CollectedArm, CollectedRun
-from isoflop.curves import compute_multiplier
 from isoflop.errors import IsoflopError
-from isoflop.predictions import score_prediction
-from isoflop.sample_size import seeds_needed, smallest_detectable
 from isoflop.schema import plain
-from isoflop.statistics import CONFIDENCE, noise_floor, paired
-from isoflop.story_noise import EvaluationNoise, evaluation_noise, noise_share, paired_evaluation_noise
-from isoflop.verdicts import Comparison, compare
+from isoflop.statistics.curves import compute_multiplier
+from isoflop.statistics.intervals import CONFIDENCE, noise_floor, paired
+from isoflop.statistics.predictions import score_prediction
+from isoflop.statistics.sample_size import seeds_needed, smallest_detectable
+from isoflop.statistics.story_noise import EvaluationNoise, evaluation_noise, noise_share, paired_evaluation_noise
+from isoflop.statistics.verdicts import Comparison, compare
 
 OPEN = ("exploratory", "earlier")  # roles that never move a planned arm's verdict
 

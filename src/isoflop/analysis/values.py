@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from isoflop.collected import CollectedArm, CollectedRun
-from isoflop.curves import Curve, curve
-from isoflop.statistics import NoiseFloor, noise_floor
+from isoflop.statistics.curves import Curve, curve
+from isoflop.statistics.intervals import NoiseFloor, noise_floor
 
 
 def number(value: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isoflop import paths
-from isoflop.downloading import download
+from isoflop.corpus.download import download
 from isoflop.params import load_params
 from isoflop.stages import run
 

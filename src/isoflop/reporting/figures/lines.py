@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from isoflop.curves import Curve, common_grid, curve, interpolate, seed_band
 from isoflop.reporting.figures.style import (
     INK,
     MUTED,
@@ -28,6 +27,7 @@ from isoflop.reporting.figures.style import (
     log_flops_axis,
 )
 from isoflop.reporting.text import MINUS, plural
+from isoflop.statistics.curves import Curve, common_grid, curve, interpolate, seed_band
 
 Array = NDArray[np.float64]
 Curves = Mapping[int, Curve]  # by seed

@@ -8,7 +8,7 @@ from typing import Any
 from isoflop.reporting.document import Block, Section, Text, cell, table
 from isoflop.reporting.markup import code
 from isoflop.reporting.text import NA, bpb, listed, plural
-from isoflop.sample_size import MAX_SEEDS
+from isoflop.statistics.sample_size import MAX_SEEDS
 
 
 def sections(study: dict[str, Any]) -> Iterator[Section]:

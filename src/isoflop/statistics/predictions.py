@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isoflop.errors import IsoflopError
-from isoflop.verdicts import Comparison
+from isoflop.statistics.verdicts import Comparison
 
 
 @dataclass(frozen=True, kw_only=True)

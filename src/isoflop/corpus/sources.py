@@ -22,10 +22,10 @@ import httpx2
 
 from isoflop import grammar, paths
 from isoflop.config import DataConfig
-from isoflop.corpus import StoryCounts, at_least, hold_back, iter_stories
+from isoflop.corpus.fetch import Transfer, exclusive, fetch
+from isoflop.corpus.hub import Hub, Unreachable
+from isoflop.corpus.stories import StoryCounts, at_least, hold_back, iter_stories
 from isoflop.errors import IsoflopError
-from isoflop.fetch import Transfer, exclusive, fetch
-from isoflop.hub import Hub, Unreachable
 
 GRAMMAR_SLACK = 1 << 16  # bytes: more than two stories can overshoot
 

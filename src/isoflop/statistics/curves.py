@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import stdtrit
 
 from isoflop.errors import IsoflopError
-from isoflop.statistics import CONFIDENCE, Interval, t_interval
+from isoflop.statistics.intervals import CONFIDENCE, Interval, t_interval
 
 Array = NDArray[np.float64]
 Range = Literal["measured", "beyond the measured range", "before the measured range"]

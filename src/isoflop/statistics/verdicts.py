@@ -31,9 +31,8 @@ from typing import Literal
 
 from scipy.special import stdtr
 
-from isoflop.contrasts import Contrast, Pooled, holm, pooled
-from isoflop.sample_size import MAX_SEEDS, POWER, check_margin, further_seeds
-from isoflop.statistics import (
+from isoflop.statistics.contrasts import Contrast, Pooled, holm, pooled
+from isoflop.statistics.intervals import (
     CONFIDENCE,
     Interval,
     Pairs,
@@ -42,6 +41,7 @@ from isoflop.statistics import (
     paired,
     t_interval,
 )
+from isoflop.statistics.sample_size import MAX_SEEDS, POWER, check_margin, further_seeds
 
 Word = Literal["better", "worse", "equivalent", "inconclusive", "no verdict"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isoflop.statistics import CONFIDENCE, Interval, Seeds, finite, sample_sd, t_test, unless_rounding
+from isoflop.statistics.intervals import CONFIDENCE, Interval, Seeds, finite, sample_sd, t_test, unless_rounding
 
 
 @dataclass(frozen=True, kw_only=True)

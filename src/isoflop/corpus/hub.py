@@ -19,9 +19,9 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from huggingface_hub.file_download import HfFileMetadata
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented there
 
-from isoflop.corpus import END_OF_STORY
+from isoflop.corpus.fetch import PATIENCE, TEMPORARY_STATUS, Patience, Transfer, exclusive, fetch, wrong_size
+from isoflop.corpus.stories import END_OF_STORY
 from isoflop.errors import IsoflopError
-from isoflop.fetch import PATIENCE, TEMPORARY_STATUS, Patience, Transfer, exclusive, fetch, wrong_size
 from isoflop.files import sha256_of
 
 WHAT = "data.source = tinystories"

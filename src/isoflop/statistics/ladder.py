@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isoflop.errors import IsoflopError
-from isoflop.statistics import CONFIDENCE, Interval
+from isoflop.statistics.intervals import CONFIDENCE, Interval
 
 Array = NDArray[np.float64]
 
