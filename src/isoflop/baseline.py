@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
 from isoflop import git, paths
+from isoflop.config import StudyConfig
 from isoflop.errors import IsoflopError
 from isoflop.params import Params, parse_params, resolve_arm
 from isoflop.schema import flatten, plain
@@ -50,6 +54,30 @@ def read_baseline() -> Baseline:
         return Baseline(rev=rev, params=parse_params(text, paths.PARAMS.name))
     except IsoflopError as error:
         return Baseline(rev=rev, params=None, problem=f"params.yaml as committed is not valid: {error}")
+
+
+def predictions_committed(study: StudyConfig) -> dict[str, str] | None:
+    """`rev` and `time` of the first commit that holds these predictions, in the study's file or in params.yaml.
+
+    None where none does, and without git.
+    """
+    study_file = paths.STUDIES / f"{study.name}.yaml"
+    for rev, time in git.history_of(study_file, paths.PARAMS):
+        texts = {path: git.file_at(rev, path) for path in (study_file, paths.PARAMS)}
+        if any(text and _predictions(text) == study.predictions for text in texts.values()):
+            return {"rev": rev, "time": time}
+    return None
+
+
+def _predictions(text: str) -> object:
+    try:
+        document = YAML(typ="safe").load(text)
+    except YAMLError:
+        return None
+    if not isinstance(document, Mapping):
+        return None
+    study = document.get("study", document)
+    return study.get("predictions") if isinstance(study, Mapping) else None
 
 
 def committed_config(params: Params, name: str) -> dict[str, Any]:

@@ -21,6 +21,13 @@ def revision(name: str = "HEAD") -> str | None:
     return found.strip() if found else None
 
 
+def history_of(*paths: Path) -> list[tuple[str, str]]:
+    """(hash, ISO time) of the commits that touched any of the files, oldest first; none without git."""
+    names = [path.as_posix() for path in paths]
+    found = git("log", "--reverse", "--format=%H %cI", "--", *names) or ""
+    return [(line.split()[0], line.split()[1]) for line in found.splitlines()]
+
+
 def is_dirty(*paths: str) -> bool | None:
     """Whether tracked or new files under `paths` differ from the last commit."""
     found = git("status", "--porcelain", "--", *paths)

@@ -8,6 +8,7 @@ from pathlib import Path
 PARAMS = Path("params.yaml")
 RAW = Path("data/raw")
 TOKENS = Path("data/tokens")
+STUDIES = Path("experiments")
 PLANS = Path("experiments/plan")
 RUNS = Path("experiments/runs")
 EVALUATIONS = Path("experiments/eval")

@@ -10,7 +10,6 @@ import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -21,11 +20,11 @@ from isoflop import paths
 from isoflop.errors import IsoflopError
 from isoflop.files import read_json, write_text
 from isoflop.params import parse_params
+from isoflop.reporting.sections.answer import verdict_sentence
 from isoflop.schema import UNFIT, Problem, build, flatten
 from isoflop.stages import run
 
-STUDIES = Path("experiments")
-INDEX = STUDIES / "README.md"
+INDEX = paths.STUDIES / "README.md"
 BEGIN, END = "<!-- studies: python -m isoflop.study index -->", "<!-- end of studies -->"
 
 
@@ -45,9 +44,9 @@ class Study:
 
 def read_study(name: str) -> Study:
     """Read a study. Raises IsoflopError with every problem of the file."""
-    path = STUDIES / f"{name}.yaml"
+    path = paths.STUDIES / f"{name}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in STUDIES.glob("*.yaml"))) or "none"
+        known = ", ".join(sorted(p.stem for p in paths.STUDIES.glob("*.yaml"))) or "none"
         raise IsoflopError(f"{path}: no such study; there are: {known}")
     problems: list[Problem] = []
     try:
@@ -108,10 +107,10 @@ def _in_one_line(mapping: Mapping[str, Any]) -> CommentedMap:
 def index_table() -> str:
     """A row per study: question, arms, verdicts of its report, link."""
     rows = ["| study | question | arms | answer | report |", "|---|---|---|---|---|"]
-    for path in sorted(STUDIES.glob("*.yaml")):
+    for path in sorted(paths.STUDIES.glob("*.yaml")):
         study = read_study(path.stem)
         report = paths.REPORTS / path.stem / "study.json"
-        answer = read_json(report)["answer"] if report.is_file() else "not run yet"
+        answer = verdict_sentence(read_json(report)) if report.is_file() else "not run yet"
         link = f"[report](../{paths.REPORTS}/{path.stem}/report.md)" if report.is_file() else ""
         arms = ", ".join(study.arms)
         rows.append(f"| [{path.stem}]({path.name}) | {study.question} | {arms} | {answer} | {link} |")

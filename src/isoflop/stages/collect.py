@@ -6,6 +6,7 @@ import sys
 
 from isoflop import paths
 from isoflop.analysis import analyse, curves_table, runs_table, summary
+from isoflop.baseline import predictions_committed
 from isoflop.collecting import collect
 from isoflop.files import write_json, write_text
 from isoflop.params import load_params
@@ -15,7 +16,7 @@ from isoflop.stages import run
 def main() -> None:
     params = load_params(paths.PARAMS)
     collected = collect(params)
-    study = analyse(collected)
+    study = analyse(collected, predictions_committed=predictions_committed(params.study))
     folder = paths.REPORTS / params.study.name
     write_text(folder / "runs.csv", runs_table(collected).to_csv(index=False, lineterminator="\n"))
     write_text(folder / "curves.csv", curves_table(collected).to_csv(index=False, lineterminator="\n"))
