@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from isoflop.config import ModelConfig, TrainConfig
+from isoflop.config import BiasConfig, ModelConfig, TrainConfig
 from isoflop.params import parse_params, resolve_arm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +26,17 @@ def model_config(**changes: Any) -> ModelConfig:
         "d_model": 32,
         "d_ff": 64,
         "block_size": 16,
+        "norm": "rmsnorm",
+        "positions": "rope",
+        "mlp": "swiglu",
+        "attention": ["softmax"],
+        "window": [0],
         "qk_norm": False,
+        "bias": BiasConfig(qkv=False, proj=False, mlp=False),
+        "dropout": 0.0,
+        "mtp": 0,
+        "mtp_weight": 0.3,
+        "init": "gpt2",
         "tie_embeddings": True,
         "rope_theta": 10000.0,
         "norm_eps": 1e-5,

@@ -7,25 +7,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from isoflop.config import ModelConfig
+from conftest import model_config
 from isoflop.model.gpt import GPT
 
 
 def load(path: Path) -> GPT:
     """Seven int32, then float32 arrays, each stacked over layers, matrices as (out, in)."""
     dim, hidden, layers, heads, kv_heads, vocab, seq = np.fromfile(path, np.int32, 7).tolist()
-    config = ModelConfig(
+    config = model_config(
         n_layer=layers,
         n_head=heads,
         n_kv_head=kv_heads,
         d_model=dim,
         d_ff=hidden,
         block_size=seq,
-        qk_norm=False,
-        tie_embeddings=True,
-        rope_theta=10000.0,
-        norm_eps=1e-5,
-        init_std=0.02,
         vocab_size=vocab,
     )
     values = np.fromfile(path, np.float32, offset=28)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from conftest import model_config
-from isoflop.model.attention import attend_explicitly
+from isoflop.model.attention import attend
 from isoflop.model.gpt import GPT
 from isoflop.model.positions import rope_table, rotate
 
@@ -67,7 +67,7 @@ def test_explicit_attention_agrees_with_torch_in_float64(kv_heads: int, t: int, 
     # The mask is aligned to the end: query t stands at position s - t + i (torch's own is_causal is not).
     mask = torch.ones(t, s, dtype=torch.bool).tril(s - t)
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
-    torch.testing.assert_close(attend_explicitly(q, k, v), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(attend(q, k, v), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_gqa_equals_mha_whose_kv_heads_are_tied() -> None:

@@ -71,6 +71,15 @@ class TokenizerSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BiasConfig:
+    """`model.bias`: which matrices have a bias beside them."""
+
+    qkv: bool
+    proj: bool  # attention's output projection
+    mlp: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelShape:
     """`model`: the architecture, without what the tokenizer decides."""
 
@@ -80,15 +89,33 @@ class ModelShape:
     d_model: int
     d_ff: int
     block_size: int  # tokens of context
+    norm: Literal["rmsnorm", "layernorm"]
+    positions: Literal["rope", "learned", "none"]
+    mlp: Literal["swiglu", "gelu", "relu2"]
+    attention: list[Literal["softmax", "linear"]]  # a pattern: layer i has entry i modulo its length
+    window: list[int]  # keys that a query sees, itself included; 0: all. A pattern as well
     qk_norm: bool
+    bias: BiasConfig
     tie_embeddings: bool
+    dropout: float
+    mtp: int  # further tokens predicted in training: 0 or 1
+    mtp_weight: float
     rope_theta: float
     norm_eps: float
+    init: Literal["gpt2", "torch"]
     init_std: float
 
     @property
     def head_dim(self) -> int:
         return self.d_model // self.n_head
+
+    def attention_of(self, layer: int) -> str:
+        """Kind of attention in a layer (0-based)."""
+        return self.attention[layer % len(self.attention)]
+
+    def window_of(self, layer: int) -> int:
+        """Window of a layer; 0 where it has none."""
+        return self.window[layer % len(self.window)]
 
     def problems(self) -> Problems:
         sizes = ("n_layer", "n_head", "n_kv_head", "d_model", "d_ff", "block_size")
@@ -98,23 +125,42 @@ class ModelShape:
         for key in ("rope_theta", "norm_eps", "init_std"):
             if not getattr(self, key) > 0:
                 yield key, "must be above 0"
-        if small:
-            return
+        if not 0 <= self.dropout < 1:
+            yield "dropout", "must lie in [0, 1)"
+        if self.mtp not in (0, 1):
+            yield "mtp", "must be 0 or 1"
+        if self.mtp_weight < 0:
+            yield "mtp_weight", "must not be negative"
+        if not small:
+            yield from self._shape_problems()
+            yield from self._pattern_problems()
+
+    def _shape_problems(self) -> Problems:
         if self.n_head % self.n_kv_head:
             yield "n_kv_head", f"does not divide model.n_head = {self.n_head}"
         if self.d_model % self.n_head:
             yield "n_head", f"does not divide model.d_model = {self.d_model}"
-        elif self.head_dim % 2:
+        elif self.head_dim % 2 and self.positions == "rope":
             yield (
                 "d_model",
                 f"gives an odd head size, {self.d_model} / {self.n_head} = {self.head_dim}: "
                 "RoPE rotates pairs and needs an even one",
             )
-        if self.block_size < 2:
-            yield (
-                "block_size",
-                "must be at least 2: half a window is context in evaluation",
-            )
+        if self.block_size < 2 + self.mtp:
+            why = "half a window is context in evaluation" if not self.mtp else "mtp predicts one token further"
+            yield "block_size", f"must be at least {2 + self.mtp}: {why}"
+
+    def _pattern_problems(self) -> Problems:
+        for key in ("attention", "window"):
+            length = len(getattr(self, key))
+            if not 1 <= length <= self.n_layer:
+                yield key, f"must be a pattern of 1 to model.n_layer = {self.n_layer} entries"
+                return
+        if any(window < 0 for window in self.window):
+            yield "window", "must not be negative (0: no window)"
+        both = [i for i in range(self.n_layer) if self.window_of(i) and self.attention_of(i) == "linear"]
+        if both:
+            yield "window", f"is set for the linear layer {both[0]}: a linear layer has no window, use 0 there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +236,9 @@ class TrainConfig:
 class EvalConfig:
     """`eval`: how bits per byte are counted on the test split."""
 
-    stride: float  # by which the window advances, as a fraction of block_size
+    stride: float  # by which the window advances, as a fraction of the context
+    contexts: list[int]  # further contexts to score at, in tokens; the headline figure is at block_size
+    rope_scaling: Literal["none", "linear", "ntk", "yarn"]  # for contexts beyond block_size
     batch_size: int  # windows at a time; speed only
 
     def problems(self) -> Problems:
@@ -198,6 +246,8 @@ class EvalConfig:
             yield "stride", "must lie in (0, 0.5]: every token is owed at least half a window of context"
         if self.batch_size < 1:
             yield "batch_size", "must be at least 1"
+        if any(context < 2 for context in self.contexts):
+            yield "contexts", "must be at least 2 tokens each"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,10 +65,13 @@ def token_nats(
     batch_size: int,
     dtype: torch.dtype | None = None,
 ) -> NDArray[np.float64]:
-    """-ln p of each predicted token of `stream` (its first token is context only), (len(stream) - 1,)."""
+    """-ln p of each predicted token of `stream` (its first token is context only), (len(stream) - 1,).
+
+    Windows are as long as `model.context`; the model should be in evaluation mode.
+    """
     device = next(model.parameters()).device
     nats = np.full(len(stream) - 1, np.nan)
-    spans = list(windows(len(stream) - 1, model.config.block_size, stride))
+    spans = list(windows(len(stream) - 1, model.context, stride))
     for i in range(0, len(spans), batch_size):
         part = spans[i : i + batch_size]
         ids = torch.from_numpy(np.stack([stream[s : s + n + 1] for s, n, _ in part]).astype(np.int64)).to(device)

@@ -20,7 +20,7 @@ class Optimisers:
         self.peak = train.lr
         self.parts: list[torch.optim.Optimizer] = []
         if train.optimizer == "muon":
-            hidden = [p for name, p in named if p.ndim >= 2 and name.startswith("blocks.")]
+            hidden = [p for name, p in named if p.ndim >= 2 and name.startswith(("blocks.", "mtp."))]
             hidden_ids = {id(p) for p in hidden}
             matrices = [p for p in matrices if id(p) not in hidden_ids]
             self.parts.append(

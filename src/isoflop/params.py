@@ -142,6 +142,7 @@ def _resolve(raw: Mapping[str, Any], name: str) -> tuple[Arm | None, list[Proble
             else (f"arms.{name}: {key}", rule)
             for key, rule in found
         ]
+    problems += _beyond_learned(raw, typing.cast(ModelShape, model), name)
     arm = Arm(
         name=name,
         changes=changes,
@@ -150,7 +151,19 @@ def _resolve(raw: Mapping[str, Any], name: str) -> tuple[Arm | None, list[Proble
         model=typing.cast(ModelShape, model),
         train=typing.cast(TrainConfig, train),
     )
-    return arm, []
+    return arm, problems
+
+
+def _beyond_learned(raw: Mapping[str, Any], model: ModelShape, name: str) -> Iterator[Problem]:
+    """Learned positions end at block_size: nothing can be scored beyond it."""
+    evaluation = raw.get("eval")
+    contexts = evaluation.get("contexts") if isinstance(evaluation, Mapping) else None
+    longest = max((c for c in contexts if isinstance(c, int)), default=0) if isinstance(contexts, list) else 0
+    if model.positions == "learned" and longest > model.block_size:
+        yield (
+            "eval.contexts",
+            f"goes beyond model.block_size = {model.block_size}, where the learned positions of arm {name} end",
+        )
 
 
 def _changes_problems(changes: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[Problem]:

@@ -40,7 +40,7 @@ def generate(model: GPT, prompts: Sequence[Sequence[int]], config: SampleConfig,
     length, start = min(map(len, prompts)), 0
     cache = model.new_cache(len(prompts))
     while any(alive):
-        begin = context_start(length, model.config.block_size)
+        begin = context_start(length, model.context)
         if begin != start:
             cache, start = model.new_cache(len(prompts)), begin
         known = start + cache[0].length

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
@@ -92,7 +91,7 @@ class _Loop:
     """State of one run, and the generator that advances it."""
 
     def __init__(self, plan: Plan, seed: int, tokens: TokenSet, machine: Machine) -> None:
-        self.plan, self.machine = plan, machine
+        self.plan, self.seed, self.machine = plan, seed, machine
         self.model = GPT(plan.model)
         self.model.initialise(seed)
         self.model.to(machine.device)
@@ -146,21 +145,23 @@ class _Loop:
         parts = train.grad_accum
         size = train.batch_size // parts
         total = torch.zeros((), device=self.machine.device)
+        self.model.train()
+        # Dropout's masks follow from seed and step alone, so that a resumed run draws the same ones.
+        torch.manual_seed(int(np.random.SeedSequence([self.seed, index]).generate_state(1)[0]))
         for part in range(parts):
             ids, targets = self.windows.batch(index * train.batch_size + part * size, size)
             # Parts hold equally many tokens, so the mean of their means is the batch's mean.
-            loss = self.loss(ids.to(self.machine.device), targets.to(self.machine.device)) / parts
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.detach()
+            minimised, loss = self.loss(ids.to(self.machine.device), targets.to(self.machine.device))
+            (minimised / parts).backward()  # type: ignore[no-untyped-call]
+            total += loss.detach() / parts
         limit = train.grad_clip or float("inf")
         grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         rate = learning_rate(index, steps=self.plan.predicted.steps, train=train)
         self.optimisers.step(rate)
         return total, grad_norm, rate
 
-    def _plain_loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        logits = self.model(ids, dtype=self.machine.dtype).float()
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    def _plain_loss(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return self.model.loss(ids, targets, self.machine.dtype)
 
     def _measure(self, grad_norm: float, rate: float, *, validate: bool) -> dict[str, float]:
         plan, progress = self.plan, self.progress
@@ -193,6 +194,7 @@ class _Loop:
     def _validate(self) -> float:
         """Bits per byte of the whole val split, windows side by side (cheaper than the test's sliding ones)."""
         start = time.perf_counter()
+        self.model.eval()
         block = self.plan.model.block_size
         nats = token_nats(self.model, self.val, stride=block, batch_size=64, dtype=self.machine.dtype)
         self.progress.eval_s += time.perf_counter() - start

@@ -1,9 +1,11 @@
-"""Causal self-attention with shared key and value heads, and its cache.
+"""Causal self-attention with shared key and value heads, full or in a window, and its cache.
 
-B batch, T queries, S keys, D d_model, H query heads, K key-value heads, G = H / K, C head size.
+B batch, T queries, S keys, D d_model, H query heads, K key-value heads, G = H / K, C head size, W window.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -33,59 +35,96 @@ class KVCache:
 
 
 class Attention(nn.Module):
-    """Multi-head (K = H), grouped-query or multi-query (K = 1) attention (Ainslie et al. 2023, 2305.13245)."""
+    """Multi-head (K = H), grouped-query or multi-query (K = 1) attention (Ainslie et al. 2023, 2305.13245).
 
-    def __init__(self, config: ModelConfig) -> None:
+    `window` is the number of keys a query sees, itself included; 0: all before it.
+    """
+
+    def __init__(self, config: ModelConfig, window: int = 0) -> None:
         super().__init__()
-        self.config = config
+        self.head_dim, self.window, self.dropout = config.head_dim, window, config.dropout
         kv_dim = config.n_kv_head * config.head_dim
-        self.q = Linear(config.d_model, config.d_model)
-        self.k = Linear(config.d_model, kv_dim)
-        self.v = Linear(config.d_model, kv_dim)
-        self.out = Linear(config.d_model, config.d_model)
+        self.q = Linear(config.d_model, config.d_model, bias=config.bias.qkv)
+        self.k = Linear(config.d_model, kv_dim, bias=config.bias.qkv)
+        self.v = Linear(config.d_model, kv_dim, bias=config.bias.qkv)
+        self.out = Linear(config.d_model, config.d_model, bias=config.bias.proj)
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
 
-    def forward(self, x_BTD: Tensor, rope_TC: Tensor, cache: KVCache | None = None) -> Tensor:
-        heads = (-1, self.config.head_dim)
+    def forward(self, x_BTD: Tensor, rope_TC: Tensor | None, cache: KVCache | None = None) -> Tensor:
+        heads = (-1, self.head_dim)
         q_BTHC = self.q_norm(self.q(x_BTD).unflatten(-1, heads))
         k_BTKC = self.k_norm(self.k(x_BTD).unflatten(-1, heads))
         v_BKTC = self.v(x_BTD).unflatten(-1, heads).transpose(1, 2)
-        q_BHTC = rotate(q_BTHC, rope_TC).transpose(1, 2)
-        k_BKTC = rotate(k_BTKC, rope_TC).transpose(1, 2)
+        if rope_TC is not None:
+            q_BTHC, k_BTKC = rotate(q_BTHC, rope_TC), rotate(k_BTKC, rope_TC)
+        q_BHTC, k_BKTC = q_BTHC.transpose(1, 2), k_BTKC.transpose(1, 2)
         if cache is not None:
             k_BKTC, v_BKTC = cache.append(k_BKTC, v_BKTC)
-        y_BHTC = attend(q_BHTC, k_BKTC, v_BKTC)
+        dropout = self.dropout if self.training else 0.0
+        y_BHTC = attend(q_BHTC, k_BKTC, v_BKTC, window=self.window, dropout=dropout)
         y_BTD: Tensor = self.out(y_BHTC.transpose(1, 2).flatten(-2))
         return y_BTD
 
 
-def attend(q_BHTC: Tensor, k_BKSC: Tensor, v_BKSC: Tensor) -> Tensor:
+def attend(q_BHTC: Tensor, k_BKSC: Tensor, v_BKSC: Tensor, *, window: int = 0, dropout: float = 0.0) -> Tensor:
     """Causal softmax attention of the last T positions over all S, (B, H, T, C).
 
-    On a GPU the fused kernel; on a CPU the explicit matmuls, whose backward is faster at these sizes.
+    On a GPU the fused kernel; on a CPU the explicit matmuls, whose backward is faster at these sizes. A window that is
+    short against T is computed by blocks, so that neither time nor memory grows with T x T.
     """
-    if q_BHTC.is_cuda and q_BHTC.shape[2] == k_BKSC.shape[2]:
-        return F.scaled_dot_product_attention(q_BHTC, k_BKSC, v_BKSC, is_causal=True, enable_gqa=True)
-    return attend_explicitly(q_BHTC, k_BKSC, v_BKSC)
+    t, s = q_BHTC.shape[2], k_BKSC.shape[2]
+    if window and t == s and t % window == 0 and t >= 3 * window:
+        return _attend_in_blocks(q_BHTC, k_BKSC, v_BKSC, window, dropout)
+    if q_BHTC.is_cuda and t == s and not 0 < window < s:
+        return F.scaled_dot_product_attention(
+            q_BHTC, k_BKSC, v_BKSC, is_causal=True, dropout_p=dropout, enable_gqa=True
+        )
+    mask = causal_mask(t, s, window, q_BHTC.dtype, q_BHTC.device) if t > 1 or 0 < window < s else None
+    return attend_explicitly(q_BHTC, k_BKSC, v_BKSC, mask, dropout)
 
 
-def attend_explicitly(q_BHTC: Tensor, k_BKSC: Tensor, v_BKSC: Tensor) -> Tensor:
-    """The same as matmul, mask, softmax in float32, matmul. Query t stands at position S - T + t."""
-    batch, heads, t, size = q_BHTC.shape
-    kv_heads, s = k_BKSC.shape[1:3]
+def attend_explicitly(
+    q_BHTC: Tensor, k_BKSC: Tensor, v_BKSC: Tensor, mask_TS: Tensor | None, dropout: float = 0.0
+) -> Tensor:
+    """Matmul, mask (added), softmax, matmul. Leading dimensions besides B are allowed before the heads."""
+    *batch, heads, t, size = q_BHTC.shape
+    kv_heads, s = k_BKSC.shape[-3:-1]
     # Queries that share a KV head are rows of one matmul: no copy of keys and values per query head.
-    q_BKRC = q_BHTC.reshape(batch, kv_heads, heads // kv_heads * t, size)
-    scores_BKRS = (q_BKRC * size**-0.5) @ k_BKSC.transpose(-2, -1)
-    scores = scores_BKRS.view(batch, heads, t, s)
-    if t > 1:
-        scores = scores + causal_mask(t, s, scores.dtype, scores.device)
+    q_BKRC = q_BHTC.reshape(*batch, kv_heads, heads // kv_heads * t, size)
+    scores = ((q_BKRC * size**-0.5) @ k_BKSC.transpose(-2, -1)).view(*batch, heads, t, s)
+    if mask_TS is not None:
+        scores = scores + mask_TS
     weights: Tensor = scores.softmax(-1)
-    y_BKRC = weights.view(batch, kv_heads, -1, s) @ v_BKSC
-    return y_BKRC.view(batch, heads, t, size)
+    if dropout:
+        weights = F.dropout(weights, dropout)
+    y_BKRC = weights.view(*batch, kv_heads, -1, s) @ v_BKSC
+    return y_BKRC.view(*batch, heads, t, size)
 
 
-def causal_mask(t: int, s: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(t, s): 0 where query t (at position s - t + t) may look, -inf to its right."""
-    mask: Tensor = torch.full((t, s), float("-inf"), dtype=dtype, device=device)
-    return mask.triu(s - t + 1)
+def _attend_in_blocks(q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, window: int, dropout: float) -> Tensor:
+    """Each block of W queries sees its own block of keys and the one before: 2 W keys instead of T."""
+
+    def blocks(x_BHTC: Tensor) -> Tensor:  # (B, blocks, heads, W, C)
+        batch, heads, t, size = x_BHTC.shape
+        return x_BHTC.reshape(batch, heads, t // window, window, size).transpose(1, 2)
+
+    def with_previous(x_BKTC: Tensor) -> Tensor:  # (B, blocks, heads, 2 W, C); before the first block stand zeros
+        padded = F.pad(x_BKTC, (0, 0, window, 0))
+        return torch.cat([blocks(padded)[:, :-1], blocks(padded)[:, 1:]], dim=3)
+
+    n = q_BHTC.shape[2] // window
+    mask = causal_mask(window, 2 * window, window, q_BHTC.dtype, q_BHTC.device).repeat(n, 1, 1, 1)
+    mask[0, :, :, :window] = float("-inf")
+    y = attend_explicitly(blocks(q_BHTC), with_previous(k_BKTC), with_previous(v_BKTC), mask, dropout)
+    return y.transpose(1, 2).flatten(2, 3)
+
+
+@lru_cache(maxsize=16)
+def causal_mask(t: int, s: int, window: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(t, s): 0 where query i, at position s - t + i, may look; -inf right of it, and W or more to its left."""
+    with torch.inference_mode(False):  # a cached inference tensor could not be used in training afterwards
+        position = torch.arange(s - t, s, device=device)[:, None]
+        key = torch.arange(s, device=device)
+        hidden = (key > position) | ((key <= position - window) if window else False)
+        return torch.zeros(t, s, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))

@@ -6,20 +6,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from isoflop.config import ModelConfig
+
 
 class Linear(nn.Module):
-    """`x @ weight.T` without bias, in the dtype of `x`.
+    """`x @ weight.T + bias`, in the dtype of `x`.
 
     Weights stay float32 (master weights); in bf16 training they are cast once per use, and autograd casts the
     gradient back. Weights are (out, in), as everywhere.
     """
 
-    def __init__(self, d_in: int, d_out: int) -> None:
+    def __init__(self, d_in: int, d_out: int, *, bias: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(d_out, d_in))
+        self.bias = nn.Parameter(torch.zeros(d_out)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight.to(x.dtype))
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.linear(x, self.weight.to(x.dtype), bias)
 
 
 class RMSNorm(nn.Module):
@@ -34,15 +38,47 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.eps)
 
 
-class SwiGLU(nn.Module):
-    """down(silu(gate(x)) * up(x)) (Shazeer 2020, arXiv 2002.05202)."""
+class LayerNorm(nn.Module):
+    """(x - mean(x)) / sd(x) * gain + bias (Ba et al. 2016, arXiv 1607.06450)."""
 
-    def __init__(self, d_model: int, d_ff: int) -> None:
+    def __init__(self, size: int, eps: float) -> None:
         super().__init__()
-        self.gate = Linear(d_model, d_ff)
-        self.up = Linear(d_model, d_ff)
-        self.down = Linear(d_ff, d_model)
+        self.weight = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.bias.to(x.dtype), self.eps)
+
+
+def make_norm(config: ModelConfig) -> nn.Module:
+    """The norm of `model.norm` over d_model."""
+    kind = RMSNorm if config.norm == "rmsnorm" else LayerNorm
+    return kind(config.d_model, config.norm_eps)
+
+
+class MLP(nn.Module):
+    """The feed-forward part of a block, by `model.mlp`:
+
+    swiglu: down(silu(gate(x)) * up(x)) (Shazeer 2020, arXiv 2002.05202); gelu: down(gelu(up(x))), tanh form as in
+    GPT-2; relu2: down(relu(up(x))^2) (So et al. 2021, arXiv 2109.08668).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        bias = config.bias.mlp
+        self.kind = config.mlp
+        self.gate = Linear(config.d_model, config.d_ff, bias=bias) if config.mlp == "swiglu" else None
+        self.up = Linear(config.d_model, config.d_ff, bias=bias)
+        self.down = Linear(config.d_ff, config.d_model, bias=bias)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        y_BTD: Tensor = self.down(F.silu(self.gate(x_BTD)) * self.up(x_BTD))
+        h_BTF: Tensor = self.up(x_BTD)
+        if self.gate is not None:
+            h_BTF = F.silu(self.gate(x_BTD)) * h_BTF
+        elif self.kind == "gelu":
+            h_BTF = F.gelu(h_BTF, approximate="tanh")
+        else:
+            h_BTF = F.relu(h_BTF).square()
+        y_BTD: Tensor = self.down(h_BTF)
         return y_BTD

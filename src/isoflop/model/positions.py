@@ -1,19 +1,49 @@
-"""Rotary position embedding. B batch, T time, H heads, C head size."""
+"""Rotary position embedding, and its stretching beyond the context that a model was trained at.
+
+B batch, T time, H heads, C head size.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+Scaling = Literal["none", "linear", "ntk", "yarn"]
 
-def rope_table(head_dim: int, length: int, theta: float) -> Tensor:
-    """Angles as unit complex numbers, (length, head_dim / 2), computed in float64, kept as complex64.
+# YaRN: a pair that turns more than FAST times within the trained context is left alone, one that turns less than SLOW
+# times is interpolated (Peng et al. 2023, arXiv 2309.00071, section 3.2 and its values for Llama).
+SLOW, FAST = 1.0, 32.0
 
-    Pair i of position t turns by t * theta^(-2i / head_dim) (Su et al. 2021, arXiv 2104.09864, equation 15).
+
+def rope_table(
+    head_dim: int, length: int, theta: float, *, trained: int | None = None, scaling: Scaling = "none"
+) -> Tensor:
+    """Angles as complex numbers, (length, head_dim / 2), computed in float64, kept as complex64.
+
+    Pair i of position t turns by t * theta^(-2i / head_dim) (Su et al. 2021, arXiv 2104.09864, equation 15). With a
+    `scaling`, a model `trained` at fewer positions is stretched by s = length / trained: linear divides all angles by
+    s (Chen et al. 2023, arXiv 2306.15595); ntk raises theta by s^(C / (C - 2)), so that the slowest pair is
+    interpolated and the fastest is not; yarn mixes the two by pair and multiplies attention's logits by
+    (0.1 ln s + 1)^2, here as the length of the complex numbers, which queries and keys both get.
     """
-    frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    stretch = max(1.0, length / trained) if trained else 1.0
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+    magnitude = 1.0
+    if scaling == "ntk":
+        theta *= stretch ** (head_dim / max(1, head_dim - 2))
+    frequencies = theta**-exponents
+    if scaling == "linear":
+        frequencies = frequencies / stretch
+    elif scaling == "yarn" and trained:
+        turns = trained * frequencies / (2 * math.pi)
+        kept = ((turns - SLOW) / (FAST - SLOW)).clamp(0, 1)
+        frequencies = frequencies * kept + frequencies / stretch * (1 - kept)
+        magnitude = 0.1 * math.log(stretch) + 1
     angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
-    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+    return torch.polar(torch.full_like(angles, magnitude), angles).to(torch.complex64)
 
 
 def rotate(x_BTHC: Tensor, table_TC: Tensor) -> Tensor:

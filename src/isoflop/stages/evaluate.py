@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from isoflop.config import EvalConfig
 from isoflop.evaluation import Score, score, token_nats
 from isoflop.files import write_json
 from isoflop.machine import default_device
+from isoflop.model.gpt import GPT
 from isoflop.params import load_params
 from isoflop.protocol import protocol, protocol_hash
 from isoflop.runs import FinishedRun, finite, open_run
@@ -27,21 +29,30 @@ def main() -> None:
     finished = open_run(paths.RUNS / f"{arm}-{seed}", default_device())
     tokens = open_tokens(paths.TOKENS / finished.plan.tokenizer, finished.plan.tokens_digest)
     start = time.perf_counter()
-    result = None if finished.model is None else evaluate(finished, tokens, config)
+    result = None if finished.model is None else evaluate(finished.model, tokens, config)
+    contexts = [] if finished.model is None else list(by_context(finished.model, tokens, config))
     record = describe(finished, tokens, config, result, seconds=time.perf_counter() - start)
-    write_json(paths.EVALUATIONS / f"{finished.name}.json", record)
+    write_json(paths.EVALUATIONS / f"{finished.name}.json", record | {"bpb_by_context": contexts})
     print(f"{finished.name}: " + ("diverged" if record["bpb"] is None else f"{record['bpb']:.4f} bits per byte"))
 
 
-def evaluate(finished: FinishedRun, tokens: TokenSet, config: EvalConfig) -> Score:
-    """Score the test split. Raises AssertionError if the tokens do not add up to the split's bytes."""
-    assert finished.model is not None
+def evaluate(model: GPT, tokens: TokenSet, config: EvalConfig) -> Score:
+    """Score the test split at the model's context. Raises AssertionError if the tokens miss bytes of the split."""
     stream, meta = np.asarray(tokens.split("test")), tokens.meta
-    stride = max(1, int(finished.plan.model.block_size * config.stride))
-    nats = token_nats(finished.model, stream, stride=stride, batch_size=config.batch_size)
+    stride = max(1, int(model.context * config.stride))
+    nats = token_nats(model, stream, stride=stride, batch_size=config.batch_size)
     result = score(nats, stream, np.asarray(meta.token_bytes, np.int32), meta.eos)
     assert result.bytes == meta.splits["test"].bytes, "token lengths must add up to the bytes of the split"
     return result
+
+
+def by_context(model: GPT, tokens: TokenSet, config: EvalConfig) -> Iterator[dict[str, Any]]:
+    """The same split at each of `eval.contexts`, rotations stretched by `eval.rope_scaling` beyond block_size."""
+    for context in config.contexts:
+        longer = context > model.config.block_size and model.config.positions == "rope"
+        scaling = config.rope_scaling if longer else "none"
+        model.stretch(context, scaling)
+        yield {"context": context, "scaling": scaling, "bpb": finite(evaluate(model, tokens, config).bpb)}
 
 
 def describe(
