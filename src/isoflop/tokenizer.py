@@ -201,7 +201,7 @@ def train_bpe(batches: Iterable[Sequence[bytes]], size: int) -> tokenizers.Token
     trained = tokenizers.Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     trainer = trainers.BpeTrainer(
-        vocab_size=size, min_frequency=2, show_progress=False, initial_alphabet=list(_byte_of_character())
+        vocab_size=size, min_frequency=2, show_progress=False, initial_alphabet=list(byte_of_character())
     )
     texts = ([story.decode() for story in stories] for stories in batches)
     trained.train_from_iterator(texts, trainer)
@@ -210,14 +210,14 @@ def train_bpe(batches: Iterable[Sequence[bytes]], size: int) -> tokenizers.Token
 
 def from_trained(vocabulary: Mapping[str, int]) -> BPETokenizer:
     """The tiktoken counterpart of a trained vocabulary (token in GPT-2's byte characters -> id)."""
-    byte_of = _byte_of_character()
+    byte_of = byte_of_character()
     by_id = sorted(vocabulary, key=vocabulary.__getitem__)
     assert [vocabulary[token] for token in by_id] == list(range(len(by_id))), "ids with gaps"
     tokens = [bytes(byte_of[character] for character in token) for token in by_id]
     return BPETokenizer("bpe", tokens, _gpt2_pattern())
 
 
-def _byte_of_character() -> dict[str, int]:
+def byte_of_character() -> dict[str, int]:
     """GPT-2's printable stand-ins for bytes: itself where printable Latin-1, else U+0100 and on, in order."""
     printable = [b for b in range(256) if chr(b).isprintable() and chr(b) != " "]
     others = [b for b in range(256) if b not in printable]
