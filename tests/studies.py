@@ -169,6 +169,11 @@ def exclude(study: Collected, *entries: tuple[str, int, str]) -> Collected:
     return dataclasses.replace(study, excluded=[Excluded(label=a, seed=s, reason=r) for a, s, r in entries])
 
 
+def one_run(params: Params, name: str, seed: int, bpb: float) -> CollectedRun:
+    """One finished run of an arm of `params` on the grammar, with everything that its files hold."""
+    return _arm(params, name, "planned", {seed: bpb}, "grammar").runs[0]
+
+
 def write_samples(study: Collected, folder: Path, *, text: str | None = None, skip: Collection[str] = ()) -> None:
     """experiments/samples/<arm>-<seed>.md as `sample` writes them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -233,6 +238,7 @@ def _arm(params: Params, name: str, role: Any, target: Mapping[int, float], sour
         label=name,
         name=name,
         role=role,
+        committed=role in ("control", "planned"),
         changes=dict(arm.changes),
         config=config,
         config_hash=digest_of(config),

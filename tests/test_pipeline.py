@@ -91,7 +91,7 @@ class Clone:
 
     @property
     def report(self) -> str:
-        return (self.root / "reports/kv_heads/report.md").read_text()
+        return (self.root / "reports/quickstart/report.md").read_text()
 
 
 def stages_of(output: str) -> set[str]:
@@ -118,7 +118,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     root = tmp_path_factory.mktemp("clone")
     tree_of(ROOT, root)
     # Results of the committed study are of other parameters.
-    for folder in ("reports/kv_heads", "experiments/eval", "experiments/plan", "experiments/samples"):
+    for folder in ("reports/quickstart", "experiments/eval", "experiments/plan", "experiments/samples"):
         shutil.rmtree(root / folder, ignore_errors=True)
     (root / "dvc.lock").unlink(missing_ok=True)
     made = Clone(root)
@@ -137,7 +137,7 @@ def test_repro_ends_in_a_report_and_one_truthful_run_per_arm_and_seed(clone: Clo
     assert "mqa" in clone.report
     assert "Does sharing key and value heads cost anything" in clone.report
     for name in ("report.html", "runs.csv", "curves.csv", "summary.json"):
-        assert (clone.root / "reports/kv_heads" / name).stat().st_size > 100
+        assert (clone.root / "reports/quickstart" / name).stat().st_size > 100
     stored = clone.stored()
     assert sorted(run["name"] for run in stored) == ["base-s0", "base-s1", "mqa-s0", "mqa-s1"]
     for run in stored:
@@ -162,7 +162,7 @@ def test_an_experiment_retrains_what_changed_and_is_compared_with_the_committed_
         assert {stage for stage in ran if stage.startswith("train")} == {"train@base-0", "train@base-1"}
         assert not {s for s in ran if "mqa" in s and not s.startswith("plan")}, ran
         assert "base · n_kv_head=2" in clone.report
-        with (clone.root / "reports/kv_heads/runs.csv").open() as handle:
+        with (clone.root / "reports/quickstart/runs.csv").open() as handle:
             rows = {(row["arm"], row["seed"]): row for row in csv.DictReader(handle)}
         assert set(rows) == {(label, s) for label in ("base", "base · n_kv_head=2", "mqa") for s in ("0", "1")}
         assert rows["base", "0"]["role"] == "control"
@@ -249,7 +249,7 @@ def test_in_a_fresh_clone_the_committed_evaluations_are_the_control(clone: Clone
     clone.run("git", "clone", "-q", str(clone.root), str(fresh.root))
     output = fresh.run("dvc", "exp", "run", "-S", "model.n_kv_head=2", "-S", "seeds=[0]", "-S", "~arms.mqa")
     assert "train@base-0" in stages_of(output)
-    with (fresh.root / "reports/kv_heads/runs.csv").open() as handle:
+    with (fresh.root / "reports/quickstart/runs.csv").open() as handle:
         rows = list(csv.DictReader(handle))
     assert {(row["arm"], row["seed"], row["role"], row["origin"]) for row in rows} == {
         ("base", "0", "control", "git"),

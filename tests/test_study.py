@@ -22,7 +22,7 @@ def _at_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def study(**changes: Any) -> Study:
-    return Study(**vars(read_study("kv_heads")) | changes)
+    return Study(**vars(read_study("quickstart")) | changes)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -38,7 +38,7 @@ def test_each_study_can_be_applied_and_keeps_every_comment(name: str) -> None:
 
 
 def test_the_committed_params_hold_the_first_study() -> None:
-    assert applied(params_text(), "kv_heads", read_study("kv_heads")) == params_text()
+    assert applied(params_text(), "quickstart", read_study("quickstart")) == params_text()
 
 
 def test_only_what_the_study_says_changes() -> None:
@@ -67,12 +67,12 @@ def test_a_study_that_makes_params_wrong_is_refused_with_the_reason() -> None:
 
 
 def test_an_unknown_study_names_those_that_exist() -> None:
-    with pytest.raises(IsoflopError, match=r"experiments/nope\.yaml: no such study; there are: .*kv_heads"):
+    with pytest.raises(IsoflopError, match=r"experiments/nope\.yaml: no such study; there are: .*quickstart"):
         read_study("nope")
 
 
 def test_a_study_with_a_missing_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (ROOT / "experiments/kv_heads.yaml").read_text().replace("margin: 0.01", "margn: 0.01")
+    text = (ROOT / "experiments/quickstart.yaml").read_text().replace("margin: 0.01", "margn: 0.01")
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "typo.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)

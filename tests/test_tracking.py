@@ -702,7 +702,12 @@ def test_the_latest_finished_run_of_each_seed_is_found(root: Path, tmp_path: Pat
     in_study = find_runs(root, data_digest="d" * 64, config_hash="c" * 16, study="depth")
     assert [run.tags["run_uid"] for run in in_study] == ["other-study"]
     everyone = all_runs(root, data_digest="d" * 64, protocol_hash="p" * 16)
-    assert [run.tags["run_uid"] for run in everyone] == ["new-b", "other-seed", "other-arm"]
+    # Of every configuration, study and seed, the latest first; a diverged run is one of them, without a result.
+    uids = ["other-seed", "other-arm", "no-eval", "new-b", "new-a", "other-study", "old"]
+    assert [run.tags["run_uid"] for run in everyone] == uids
+    assert [run.bpb for run in everyone if run.tags["run_uid"] in ("no-eval", "old")] == [None, 9.0]
+    assert (everyone[0].config_hash, everyone[0].seed, everyone[0].label) == ("c" * 16, 1, "base")
+    assert everyone[0].planned_flops is None, "its configuration has no predictions"
     assert all_runs(root, data_digest="d" * 64, protocol_hash="q" * 16) == []
 
 

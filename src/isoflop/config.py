@@ -22,10 +22,18 @@ class StudyConfig:
     question: str
     margin: float  # bits per byte: the smallest difference that matters
     predictions: list[dict[str, object]]
+    tuned: list[str]  # keys such as train.lr: arms that differ in nothing else are one arm, at its best setting on val
+    ladder: dict[str, list[str]]  # family -> arms of several sizes and budgets, for isoFLOP curves
 
     def problems(self) -> Problems:
         if not self.margin > 0:
             yield "margin", "must be above 0 (bits per byte)"
+        for key in self.tuned:
+            if not key.startswith("train.") or key.startswith("train.budget"):
+                yield "tuned", f"holds {key!r}: only settings of train other than its budget can be tuned"
+        families = [arm for arms in self.ladder.values() for arm in set(arms)]
+        for arm in sorted({arm for arm in families if families.count(arm) > 1}):
+            yield "ladder", f"has the arm {arm!r} in more than one family"
 
 
 @dataclass(frozen=True, kw_only=True)

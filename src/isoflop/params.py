@@ -198,6 +198,14 @@ def _check_whole(params: Params) -> Iterator[Problem]:
         yield "study.name", NAME_RULE
     if params.tokenizer not in params.tokenizers:
         yield "tokenizer", f"is not one of tokenizers: {', '.join(params.tokenizers)}"
+    trained = flatten({"train": plain(params.train)})
+    for key in params.study.tuned:
+        if key.startswith("train.") and key not in trained:
+            yield "study.tuned", f"holds {key!r}, which is unknown{hint(key, trained)}"
+    for family, names in params.study.ladder.items():
+        for name in names:
+            if name not in params.arms:
+                yield f"study.ladder.{family}", f"holds {name!r}, which is not one of arms: {', '.join(params.arms)}"
     if params.report.control not in params.arms:
         yield "report.control", f"is not one of arms: {', '.join(params.arms)}"
     if not params.seeds:

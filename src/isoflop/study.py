@@ -1,4 +1,4 @@
-"""Studies: `python -m isoflop.study apply kv_heads` puts experiments/kv_heads.yaml into params.yaml.
+"""Studies: `python -m isoflop.study apply quickstart` puts experiments/quickstart.yaml into params.yaml.
 
 `python -m isoflop.study index` writes the table of experiments/README.md anew from the studies and their reports.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
 from isoflop import paths
@@ -21,7 +21,7 @@ from isoflop.errors import IsoflopError
 from isoflop.files import read_json, write_text
 from isoflop.params import parse_params
 from isoflop.reporting.sections.answer import verdict_sentence
-from isoflop.schema import UNFIT, Problem, build, flatten
+from isoflop.schema import UNFIT, Problem, build
 from isoflop.stages import run
 
 INDEX = paths.STUDIES / "README.md"
@@ -39,7 +39,9 @@ class Study:
     control: str
     arms: dict[str, dict[str, Any]]
     seeds: list[int]
-    params: dict[str, Any]  # dotted keys of params.yaml
+    params: dict[str, Any]  # dotted keys of params.yaml; a mapping replaces what stands there
+    tuned: list[str] | None = None  # study.tuned and study.ladder of params.yaml; most studies have neither
+    ladder: dict[str, list[str]] | None = None
 
 
 def read_study(name: str) -> Study:
@@ -72,15 +74,13 @@ def applied(text: str, name: str, study: Study) -> str:
     document = yaml.load(text)
     document["study"].update(name=name, question=study.question, margin=study.margin)
     document["study"]["predictions"] = [_in_one_line(entry) for entry in study.predictions]
+    document["study"]["tuned"] = _in_one_line(study.tuned or [])
+    document["study"]["ladder"] = _in_one_line(study.ladder or {})
     document["report"]["control"] = study.control
     document["seeds"][:] = study.seeds
-    arms = document["arms"]
-    for old in [arm for arm in arms if arm not in study.arms]:
-        del arms[old]
-    for arm, changes in study.arms.items():
-        arms[arm] = _in_one_line(changes)
-    for key, value in flatten(study.params).items():
-        _set(document, key, value, f"experiments/{name}.yaml")
+    _refill(document["arms"], {arm: _in_one_line(changes) for arm, changes in study.arms.items()})
+    for key, value in study.params.items():
+        _set(document, key, _styled(value), f"experiments/{name}.yaml")
     out = io.StringIO()
     yaml.dump(document, out)
     # A replaced list takes the blank line behind it along.
@@ -93,13 +93,30 @@ def _set(document: Any, key: str, value: Any, source: str) -> None:
     *folders, leaf = key.split(".")
     for folder in folders:
         document = document.get(folder) if isinstance(document, Mapping) else None
-    if not isinstance(document, Mapping) or (leaf not in document and folders[:1] != ["tokenizers"]):
+    if not isinstance(document, Mapping) or leaf not in document:
         raise IsoflopError(f"{source}: params.{key}: params.yaml has no such key")
-    document[leaf] = value  # type: ignore[index]
+    if isinstance(value, Mapping):
+        _refill(document[leaf], value)
+    else:
+        document[leaf] = value  # type: ignore[index]
 
 
-def _in_one_line(mapping: Mapping[str, Any]) -> CommentedMap:
-    made = CommentedMap(mapping)
+def _refill(mapping: Any, content: Mapping[str, Any]) -> None:
+    """Other content in its own order, with the comments that the mapping has."""
+    for key in list(mapping):
+        del mapping[key]
+    mapping.update(content)
+
+
+def _styled(value: Any) -> Any:
+    """A mapping of mappings with an entry per line, everything else as it is."""
+    if isinstance(value, Mapping):
+        return CommentedMap({k: _in_one_line(v) if isinstance(v, Mapping) else v for k, v in value.items()})
+    return value
+
+
+def _in_one_line(value: Mapping[str, Any] | Sequence[Any]) -> CommentedMap | CommentedSeq:
+    made = CommentedMap(value) if isinstance(value, Mapping) else CommentedSeq(value)
     made.fa.set_flow_style()
     return made
 

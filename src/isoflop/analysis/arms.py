@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from isoflop.analysis.values import bpb, finished, mean, number, spread
+from isoflop.analysis.values import bpb, finished, last_val, mean, number, spread
 from isoflop.collected import CollectedArm, CollectedRun
 from isoflop.config import ModelConfig
 from isoflop.model.cost import kv_cache_bytes_per_token
@@ -103,11 +102,7 @@ def _column(rows: list[dict[str, float]], name: str) -> list[float]:
 
 def _diverged(run: CollectedRun) -> dict[str, Any]:
     step = run.record["diverged_at"] if run.record else None
-    return {"seed": run.seed, "step": step, "last_bpb": next(_evaluations_backwards(run), None)}
-
-
-def _evaluations_backwards(run: CollectedRun) -> Iterator[float]:
-    return (value for row in reversed(run.history) if (value := number(row.get("val/bpb"))) is not None)
+    return {"seed": run.seed, "step": step, "last_bpb": last_val(run)}
 
 
 def _run(run: CollectedRun) -> dict[str, Any]:
@@ -118,7 +113,7 @@ def _run(run: CollectedRun) -> dict[str, Any]:
         "origin": run.origin,
         "status": "finished" if value is not None else "diverged",
         "bpb": value,
-        "val_bpb": next(_evaluations_backwards(run), None),
+        "val_bpb": last_val(run),
         "run_uid": evaluation["run_uid"],
         "run_id": run.run_id,
         "experiment_id": run.experiment_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,14 +22,46 @@ OPEN = ("exploratory", "earlier")  # roles that never move a planned arm's verdi
 
 
 def judge(arms: Mapping[str, CollectedArm], margin: float) -> dict[str, Comparison]:
-    """Every arm but the first, which is the control, against it. Raises IsoflopError on a margin not above zero."""
+    """Every arm but the first, which is the control, against it. Raises IsoflopError on a margin not above zero.
+
+    An arm whose every seed repeats another's to the last bit is no independent noise: in the common fit it would
+    make the other arms' intervals narrower than they are. A double of the control is judged alone; a double of an
+    arm shares that arm's comparison.
+    """
     control, *others = arms
-    return compare(
-        by_seed(arms[control]),
-        {label: by_seed(arms[label]) for label in others},
+    values = {label: by_seed(arm) for label, arm in arms.items()}
+    doubles = _doubles(values)
+    distinct = [label for label in others if label not in doubles]
+    found = compare(
+        values[control],
+        {label: values[label] for label in distinct},
         margin=margin,
-        exploratory=[label for label in others if arms[label].role in OPEN],
+        exploratory=[label for label in distinct if arms[label].role in OPEN],
     )
+    for label, original in doubles.items():
+        if original == control:
+            found |= compare(values[control], {label: values[label]}, margin=margin)
+        else:
+            found[label] = dataclasses.replace(found[original], arm=label)
+    return {
+        label: dataclasses.replace(found[label], exploratory=arms[label].role in OPEN)  # of a double: its own role
+        for label in others
+    }
+
+
+def _doubles(values: Mapping[str, Mapping[int, float]]) -> dict[str, str]:
+    """label -> the first label that has the same value for every seed they share, two at least."""
+    doubles: dict[str, str] = {}
+    originals: list[str] = []
+    for label, own in values.items():
+        for other in originals:
+            shared = own.keys() & values[other].keys()
+            if len(shared) >= 2 and all(own[seed] == values[other][seed] for seed in shared):
+                doubles[label] = other
+                break
+        else:
+            originals.append(label)
+    return doubles
 
 
 def tell(arms: Mapping[str, CollectedArm], results: Mapping[str, Comparison]) -> dict[str, dict[str, Any]]:
@@ -107,10 +140,10 @@ def _size(prediction: Mapping[str, object]) -> float | None:
 
 
 def _planned(name: str, arms: Mapping[str, CollectedArm]) -> str | None:
-    """Label of the planned arm of that name, or of the one that resolves to the same configuration."""
+    """Label of the planned arm of that name, or of the one that stands for it."""
     planned = {label: arm for label, arm in arms.items() if arm.role == "planned"}
     named = [label for label, arm in planned.items() if arm.name == name]
-    same = [label for label, arm in planned.items() if name in arm.same_as]
+    same = [label for label, arm in planned.items() if name in (*arm.same_as, *arm.stands_for)]
     return next(iter(named + same), None)
 
 
@@ -120,6 +153,7 @@ def _comparison(result: Comparison, control: CollectedArm, arm: CollectedArm) ->
     told["by_seed"] = [
         {"seed": seed, "difference": arm_values[seed] - control_values[seed]} for seed in result.pairs.seeds
     ]
+    told["identical"] = bool(told["by_seed"]) and all(pair["difference"] == 0 for pair in told["by_seed"])
     return told
 
 

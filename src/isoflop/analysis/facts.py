@@ -20,6 +20,7 @@ def corpus(collected: Collected) -> dict[str, Any]:
     sizes = ("stories", "tokens", "bytes")
     return {
         **{key: source.get(key) for key in known},
+        "data_digest": next((run.evaluation["data_digest"] for arm in collected.arms for run in arm.runs), None),
         "splits": {name: {key: split[key] for key in sizes} for name, split in collected.splits.items()},
         "duplicates": dict(collected.duplicates),
         "skipped": dict(source.get("skipped") or {}),
@@ -43,9 +44,9 @@ def budget(collected: Collected, arms: Sequence[dict[str, Any]]) -> dict[str, An
     }
 
 
-def facts(collected: Collected, arms: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Provenance over all compared runs. Names of runs are `label, seed n`."""
-    runs = [(arm["label"], run) for arm in arms for run in arm["runs"]]
+def facts(collected: Collected, arms: Sequence[dict[str, Any]], aside: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Provenance over all runs that are shown. Names of runs are `label, seed n`."""
+    runs = [(arm["label"], run) for arm in (*arms, *aside) for run in arm["runs"]]
     recorded = [(label, run["seed"], run["record"]) for label, run in runs if run["record"]]
     return {
         "origins": dict(Counter(run["origin"] for _, run in runs)),
@@ -84,6 +85,6 @@ def _machines(machines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _protocol(collected: Collected) -> dict[str, Any] | None:
-    evaluations = [run.evaluation for arm in collected.arms for run in arm.runs]
+    evaluations = [run.evaluation for arm in (*collected.arms, *collected.aside) for run in arm.runs]
     assert len({evaluation["protocol_hash"] for evaluation in evaluations}) <= 1, "collect keeps one protocol"
     return dict(evaluations[0]["protocol"]) if evaluations else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -18,11 +19,7 @@ RUNS = (
 
 def runs_table(collected: Collected) -> pd.DataFrame:
     """One row per run, diverged ones included; what is not known stays blank."""
-    rows = [
-        _run_row(label, arm, run)
-        for label, arm in zip(labels(collected.arms), collected.arms, strict=True)
-        for run in arm.runs
-    ]
+    rows = [_run_row(label, arm, run) for label, arm in _labelled(collected) for run in arm.runs]
     return pd.DataFrame(rows, columns=list(RUNS)).astype({"diverged_at": "Int64"})
 
 
@@ -30,12 +27,18 @@ def curves_table(collected: Collected) -> pd.DataFrame:
     """One row per measured step of every run: `arm seed step` and the metrics, 6 significant digits, NaN blank."""
     rows = [
         {"arm": label, "seed": run.seed, "step": int(row["step"])} | {name: _short(row.get(name)) for name in CURVES}
-        for label, arm in zip(labels(collected.arms), collected.arms, strict=True)
+        for label, arm in _labelled(collected)
         for run in arm.runs
         for row in run.history
     ]
     table = pd.DataFrame(rows, columns=["arm", "seed", "step", *CURVES])
     return table.astype({"tokens": "Int64", "flops": float})
+
+
+def _labelled(collected: Collected) -> Iterator[tuple[str, CollectedArm]]:
+    """Every arm that is shown, compared or not, with its label."""
+    yield from zip(labels(collected.arms), collected.arms, strict=True)
+    yield from ((arm.label, arm) for arm in collected.aside)
 
 
 def _run_row(label: str, arm: CollectedArm, run: CollectedRun) -> dict[str, Any]:

@@ -42,6 +42,11 @@ def spread(arm: CollectedArm) -> NoiseFloor:
     return noise_floor(by_seed(arm))
 
 
+def last_val(run: CollectedRun) -> float | None:
+    """The last val bpb that the run's history has."""
+    return next((value for row in reversed(run.history) if (value := number(row.get("val/bpb"))) is not None), None)
+
+
 def val_curve(run: CollectedRun) -> Curve | None:
     """val bpb against training FLOPs; None where the run has no evaluation after its start."""
     points = {

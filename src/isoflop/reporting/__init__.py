@@ -23,13 +23,24 @@ from isoflop.reporting.html import to_page
 from isoflop.reporting.markdown import FIGURES, to_markdown
 from isoflop.reporting.markup import esc
 from isoflop.reporting.samples import Texts, read_samples
-from isoflop.reporting.sections import answer, compute, noise, results, texts, trace, training, validity
+from isoflop.reporting.sections import (
+    answer,
+    compute,
+    ladder,
+    noise,
+    results,
+    texts,
+    trace,
+    training,
+    tuned,
+    validity,
+)
 
 __all__ = ["build_report", "read_samples", "write_report"]
 
 ORDER = (
-    *("results", "curves", "noise", "methods", "predictions", "currencies", "predicted", "stability", "positions"),
-    *("samples", "published", "threats", "excluded", "runs", "reproduce"),
+    *("results", "curves", "ladder", "noise", "methods", "tuned", "predictions", "currencies", "predicted"),
+    *("stability", "positions", "samples", "published", "threats", "excluded", "runs", "reproduce"),
 )
 
 
@@ -54,7 +65,9 @@ def build_report(
     sections = [
         *results.sections(study, drawings),
         *compute.sections(study, drawings),
+        *ladder.sections(study, drawings),
         *noise.sections(study),
+        *tuned.sections(study),
         *training.sections(study, drawings),
         *texts.sections(study, samples, prompts),
         *validity.sections(study),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from isoflop import paths
-from isoflop.analysis import analyse, curves_table, runs_table, summary
+from isoflop.analysis import analyse, curves_table, runs_table, set_apart, summary
 from isoflop.baseline import predictions_committed
 from isoflop.collecting import collect
 from isoflop.files import write_json, write_text
@@ -15,7 +15,7 @@ from isoflop.stages import run
 
 def main() -> None:
     params = load_params(paths.PARAMS)
-    collected = collect(params)
+    collected = set_apart(collect(params))
     study = analyse(collected, predictions_committed=predictions_committed(params.study))
     folder = paths.REPORTS / params.study.name
     write_text(folder / "runs.csv", runs_table(collected).to_csv(index=False, lineterminator="\n"))

@@ -70,6 +70,28 @@ def seeds_needed(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Chances:
+    """Of n seeds per arm: to find a difference as large as the margin, to show that two equal arms are equivalent."""
+
+    difference: float
+    equivalence: float
+
+
+def chances(
+    sd: float, margin: float, n: int, arms: int, *, correlation: float = 0.0, confidence: float = 0.95
+) -> Chances:
+    """What `seeds_needed` compares with the power asked for, at n seeds per arm, two at least. Raises as it does."""
+    assert n >= 2
+    check_margin(margin)
+    se = _paired_se(sd, correlation, np.array([float(n)]))
+    df = np.array([float(arms * (n - 1))])
+    return Chances(
+        difference=float(_difference_power(margin, se, df, arms, confidence)[0]),
+        equivalence=float(_equivalence_power(margin, se, df, arms, confidence)[0]),
+    )
+
+
 def smallest_detectable(
     sd: float,
     n: int,

@@ -11,21 +11,42 @@ from pathlib import Path
 from typing import Any
 
 from isoflop.tracking.contents import evaluation_name, read_rows
-from isoflop.tracking.identity import EVALUATED
+from isoflop.tracking.identity import EVALUATED, RUN_UID, STATUS
 from isoflop.tracking.store import Store, StoredRun
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundRun:
-    """A finished run and one evaluation of it. Artifacts are read when asked for, once."""
+    """A run that ended and one evaluation of it. Artifacts are read when asked for, once."""
 
     run_id: str
     experiment_id: str
     tags: dict[str, str]
     protocol_hash: str
-    bpb: float
+    bpb: float | None  # None where it diverged
     _store: Store = field(repr=False, compare=False)
     _run: StoredRun = field(repr=False, compare=False)
+
+    @property
+    def config_hash(self) -> str:
+        return self.tags["config_hash"]
+
+    @property
+    def seed(self) -> int:
+        return int(self.tags["seed"])
+
+    @property
+    def label(self) -> str:
+        """What the run was called when it was trained."""
+        return self.tags.get("label") or self.tags["arm"]
+
+    @property
+    def planned_flops(self) -> float | None:
+        """The budget as its plan had it, in FLOPs; None where the store does not know it."""
+        try:
+            return float(self._run.params["predicted.flops"])
+        except (KeyError, ValueError):
+            return None
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
@@ -59,48 +80,60 @@ def find_runs(root: Path, *, data_digest: str, config_hash: str, study: str | No
     wanted = {"data_digest": data_digest, "config_hash": config_hash}
     if study is not None:
         wanted["study"] = study
-    return _search(root, wanted, protocol_hash=None)
+    return _latest(each for each in _search(root, wanted, protocol_hash=None) if each.bpb is not None)
 
 
 def all_runs(root: Path, *, data_digest: str, protocol_hash: str) -> list[FoundRun]:
-    """Finished runs of any configuration on one corpus, evaluated by one protocol; else like `find_runs`."""
+    """Every run on one corpus that ended, diverged ones included, evaluated by one protocol; the latest first.
+
+    By start and then by uid, whatever configuration and study. No evaluation is read yet: a store may hold
+    thousands of runs, and their tags say which of them are worth it. Where the store fails: a warning on
+    stderr, and none.
+    """
     return _search(root, {"data_digest": data_digest}, protocol_hash=protocol_hash)
 
 
 def _search(root: Path, wanted: dict[str, str], protocol_hash: str | None) -> list[FoundRun]:
+    """Runs that ended, the latest first, with an entry per protocol by which each was evaluated."""
     query = " and ".join(f"tags.{key} = '{value}'" for key, value in wanted.items())
     try:
         store = Store(root)
-        runs = store.search(store.experiments(), f"{query} and attributes.status = 'FINISHED'")
+        runs = store.search(store.experiments(), query)
     except Exception as error:  # a store that fails costs the comparison, never the report
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         sys.stderr.write(f"warning: earlier runs cannot be looked up in MLflow ({reason})\n")
         return []
-    return _latest(found for run in runs for found in _evaluations(store, run, protocol_hash))
+    found = [each for run in runs if _ended(run) for each in _evaluations(store, run, protocol_hash)]
+    return sorted(found, key=lambda each: (each._run.start_ms, each.tags[RUN_UID]), reverse=True)
+
+
+def _ended(run: StoredRun) -> bool:
+    """Finished, or diverged: MLflow calls the latter FAILED, like a run that crashed."""
+    return run.status == "FINISHED" or (run.status == "FAILED" and run.tags.get(STATUS) == "diverged")
 
 
 def _evaluations(store: Store, run: StoredRun, protocol_hash: str | None) -> Iterable[FoundRun]:
     """One entry per protocol by which the run was evaluated."""
     for key, value in run.tags.items():
         found = key.removeprefix(EVALUATED)
-        if found == key or value == "none" or protocol_hash not in (None, found):
+        if found == key or protocol_hash not in (None, found):
             continue
         yield FoundRun(
             run_id=run.run_id,
             experiment_id=run.experiment_id,
             tags=dict(run.tags),
             protocol_hash=found,
-            bpb=float(value),
+            bpb=None if value == "none" else float(value),
             _store=store,
             _run=run,
         )
 
 
 def _latest(candidates: Iterable[FoundRun]) -> list[FoundRun]:
-    """The latest of each (protocol, configuration, seed) whose evaluation can be read."""
+    """Of candidates with the latest first, the latest of each (protocol, configuration, seed) that can be read."""
     latest: dict[tuple[str, str, int], FoundRun] = {}
-    for found in sorted(candidates, key=lambda each: (each._run.start_ms, each.tags["run_uid"]), reverse=True):
-        key = (found.protocol_hash, found.tags["config_hash"], int(found.tags["seed"]))
+    for found in candidates:
+        key = (found.protocol_hash, found.config_hash, found.seed)
         if key not in latest and found.evaluation is not None:
             latest[key] = found
     return [latest[key] for key in sorted(latest)]

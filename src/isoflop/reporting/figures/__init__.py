@@ -3,6 +3,7 @@
 style      arms' colours, dashes and markers; the theme; byte-identical SVG and PNG
 points     one row per arm: differences, final bpb, speed
 lines      against compute: val bpb, stability
+ladder     isoFLOP curves, and the best of each budget
 positions  against the position in the story
 published  the study among published results
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from isoflop.reporting.figures import lines, points, positions, published
+from isoflop.reporting.figures import ladder, lines, points, positions, published
 from isoflop.reporting.figures.style import Drawing, theme
 
 __all__ = ["Drawing", "draw_figures"]
@@ -28,6 +29,7 @@ def draw_figures(study: dict[str, Any], curves: pd.DataFrame) -> dict[str, Drawi
             points.speed(study),
             lines.curves(study, curves),
             lines.stability(study, curves),
+            ladder.ladder(study),
             positions.positions(study),
             published.published(study),
         )

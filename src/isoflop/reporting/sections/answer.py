@@ -54,6 +54,11 @@ def _one(arm: dict[str, Any], study: dict[str, Any]) -> str:
     name, control, margin = code(arm["label"]), code(study["control"]), f"{study['study']['margin']:g}"
     if arm["role"] in MARKS:
         name += f" ({arm['role']})"
+    if verdict["word"] == "equivalent" and arm["comparison"]["identical"]:
+        return (
+            f"{name} gave exactly the result of the control {control}: the same bits per byte with every seed, to the "
+            "last digit, so what it changes never reached the weights"
+        )
     known = f"the measured difference is {signed(contrast['difference'])} bits per byte "
     known += f"(95 % interval {interval(contrast['interval'])})"
     if verdict["word"] in ("better", "worse"):
@@ -104,7 +109,10 @@ def verdict_text(arm: dict[str, Any], study: dict[str, Any]) -> str:
     verdict = arm["comparison"]["verdict"]
     if verdict["word"] == "no verdict" and (reason := _no_result(arm) or _no_result(study["arms"][0])):
         return f"no verdict: {reason}"
-    return esc(str(verdict["text"]).replace("%", " %"))
+    text = str(verdict["text"]).replace("%", " %")
+    if verdict["word"] == "equivalent" and arm["comparison"]["identical"]:
+        text += " (the same to the last digit)"
+    return esc(text)
 
 
 def _no_result(arm: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ def _curves(study: dict[str, Any], drawings: dict[str, Drawing]) -> Iterator[Blo
     if not arms:
         return
     columns = ("arm", "the control needs", "95 % interval", "the arm needs", "95 % interval", "seeds")
-    yield table(columns, [_multiplier_row(arm) for arm in arms])
+    yield table(columns, [multiplier_cells(arm["label"], arm["multiplier"]) for arm in arms])
     yield Text(
         text="Compute multipliers, read from the curves. “The control needs”: compute at which the control reaches the "
         "arm's final val bpb, over the arm's own; below 1 the arm wastes compute. “The arm needs”: the other way "
@@ -43,14 +43,15 @@ def _no_history(arm: dict[str, Any]) -> bool:
     return all(run["record"] is None for run in arm["runs"])
 
 
-def _multiplier_row(arm: dict[str, Any]) -> list[Cell]:
-    row = [cell(code(arm["label"]))]
+def multiplier_cells(label: str, multiplier: dict[str, Any]) -> list[Cell]:
+    """A row of both multipliers with their intervals."""
+    row = [cell(code(label))]
     for key in ("control_needs", "arm_needs"):
-        found = arm["multiplier"][key]
+        found = multiplier[key]
         ends = found["interval"]
         row.append(cell(_multiplier(found), sort=found["estimate"]))
         row.append(cell(NA if ends is None else f"{times(ends[0])} to {times(ends[1])}", sort=ends and ends[0]))
-    return [*row, cell(arm["multiplier"]["control_needs"]["n"])]
+    return [*row, cell(multiplier["control_needs"]["n"])]
 
 
 def _multiplier(found: dict[str, Any]) -> str:

@@ -101,6 +101,11 @@ def _remarks(study: dict[str, Any]) -> Iterator[str]:
             )
         if len(own) == 1:
             parts.append("one seed: no standard deviation, no interval, no verdict")
+        if arm["comparison"] and arm["comparison"]["identical"]:
+            parts.append(
+                "every seed gave the control's bits per byte to the last digit, so what it changes never reached the "
+                "weights; an interval of no width is not a measurement of noise"
+            )
         if parts:
             yield f"{code(arm['label'])}: {'; '.join(parts)}."
         if arm["same_as"]:

@@ -20,7 +20,7 @@ def sections(study: dict[str, Any]) -> Iterator[Section]:
 
 
 def _runs(study: dict[str, Any]) -> Iterator[Block]:
-    rows = [_run_row(arm, run, study) for arm in study["arms"] for run in arm["runs"]]
+    rows = [_run_row(arm, run, study) for arm in (*study["arms"], *study["aside"]) for run in arm["runs"]]
     if not rows:
         yield Text(text="There is no run.")
         return

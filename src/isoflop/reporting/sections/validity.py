@@ -11,6 +11,7 @@ from isoflop.reporting.sections.answer import titled
 from isoflop.reporting.text import count, flops, listed, plural, seeds_text, span
 
 FEW = 5  # seeds per arm; below it a t interval hangs on its assumption of normal noise
+LISTED = 10  # arms left out for one reason
 ODD_SPREAD = 2.0  # an arm this much noisier (or quieter) than the pooled fit says
 
 
@@ -46,7 +47,12 @@ def _corpus(study: dict[str, Any]) -> Iterator[str]:
 def _compute(study: dict[str, Any]) -> Iterator[str]:
     for entry in study["budget"]["mismatch"]:
         yield f"**Budget.** {code(entry['label'])} trained with {entry['ratio']:.3f} times the control's FLOPs."
-    if study["facts"]["same_learning_rate"] and len(study["arms"]) > 1:
+    if study["tuned"]:
+        yield (
+            "**Chosen on val.** Each arm stands at the best of its settings, chosen with the same weights that test "
+            "scores, so a part of the choice is luck: the more settings an arm had, the more its figure is flattered."
+        )
+    elif study["facts"]["same_learning_rate"] and len(study["arms"]) > 1:
         lr = study["arms"][0]["config"]["train"]["lr"]
         yield (
             f"**One recipe.** Every arm was trained with the same learning rate ({lr:g}): an arm whose best rate lies "
@@ -118,6 +124,12 @@ def _scope(study: dict[str, Any]) -> Iterator[str]:
     arms = study["arms"]
     sizes = sorted({arm["cost"]["parameters"] for arm in arms})
     size = count(sizes[0]) if len(sizes) == 1 else f"{count(sizes[0])} to {count(sizes[-1])}"
+    if any(len(family["budgets"]) > 1 for family in study["ladder"]):
+        yield (
+            "**The verdicts hold at one budget.** The ladder shows others beside it; nothing here says that the same "
+            "holds beyond the sizes and budgets of the ladder."
+        )
+        return
     yield (
         f"**One size, one budget.** {size} parameters at {flops(study['budget']['flops'])} FLOPs: nothing here says "
         "that the same holds for larger models or longer training."
@@ -125,10 +137,19 @@ def _scope(study: dict[str, Any]) -> Iterator[str]:
 
 
 def _excluded(study: dict[str, Any]) -> Any:
+    """A row per arm and reason; arms that are many for one reason are counted, not listed."""
     if not study["excluded"]:
         return Text(text="None.")
-    rows = [
-        [cell(code(entry["label"])), cell(entry["seed"], sort=entry["seed"]), cell(esc(entry["reason"]))]
-        for entry in study["excluded"]
-    ]
+    reasons: dict[str, dict[str, list[int]]] = {}
+    for entry in study["excluded"]:
+        reasons.setdefault(entry["reason"], {}).setdefault(entry["label"], []).append(entry["seed"])
+    rows = []
+    for reason, arms in reasons.items():
+        if len(arms) > LISTED:
+            runs = plural(sum(map(len, arms.values())), "run")
+            rows.append([cell(plural(len(arms), "arm")), cell(runs), cell(esc(reason))])
+            continue
+        for label, seeds in arms.items():
+            numbers = listed([str(seed) for seed in sorted(seeds)])
+            rows.append([cell(code(label)), cell(numbers, sort=min(seeds)), cell(esc(reason))])
     return table(("arm", "seed", "reason"), rows, text_columns=(0, 2))

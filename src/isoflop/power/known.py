@@ -1,0 +1,121 @@
+"""Runs that stand already, wherever they are known: results by configuration, and how fast the last ones were."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from isoflop import paths
+from isoflop.files import read_json
+from isoflop.params import Params, resolve_arm
+from isoflop.plan import Plan
+from isoflop.protocol import protocol, protocol_hash
+from isoflop.tokens import read_meta
+from isoflop.tracking.queries import FoundRun, all_runs
+
+LAST = 8  # runs whose speed counts: enough to be steady, few enough to be of today's code and machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """`other_s` is what a run takes beside training: evaluations on val and test, in seconds."""
+
+    flops_per_s: float
+    other_s: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """`results` is config_hash -> seed -> test bpb, None where the run diverged. `timings` has the latest run first."""
+
+    results: Mapping[str, Mapping[int, float | None]] = field(default_factory=dict)
+    timings: list[dict[str, float]] = field(default_factory=list)
+
+    def finished(self, plan: Plan) -> dict[int, float]:
+        """Test bits per byte of the finished seeds of this configuration."""
+        return {seed: bpb for seed, bpb in self.results.get(plan.config_hash, {}).items() if bpb is not None}
+
+    def speed(self, flops_per_token: int, tokens_per_s: float | None) -> Speed | None:
+        """Of the last runs (median), or the one given for a model of `flops_per_token`; None where nothing is known."""
+        last = self.timings[:LAST]
+        other = median(each["other_s"] for each in last) if last else 0.0
+        if tokens_per_s is not None:
+            return Speed(flops_per_s=tokens_per_s * flops_per_token, other_s=other, source="given with --tokens-per-s")
+        if not last:
+            return None
+        rate = median(each["flops_per_s"] for each in last)
+        return Speed(flops_per_s=rate, other_s=other, source=f"median of the last {len(last)} runs")
+
+
+def known_runs(params: Params) -> Known:
+    """Runs on the stories of params.yaml's control, under its protocol: of the store, of git, of the reports.
+
+    Of two results for one configuration and seed the store's latest counts.
+    """
+    meta = read_meta(paths.TOKENS / resolve_arm(params, params.report.control).tokenizer)
+    root = paths.main_checkout()
+    found: list[FoundRun] = []
+    if os.environ.get("MLFLOW_TRACKING_URI") or (root / "mlflow.db").exists():  # else asking would make a store
+        found = all_runs(root, data_digest=meta.data_digest, protocol_hash=protocol_hash(params.eval))
+    results: dict[str, dict[int, float | None]] = {}
+    for each in found:
+        results.setdefault(each.config_hash, {}).setdefault(each.seed, each.bpb)
+    for config_hash, seed, bpb in (*_evaluations(params, meta.data_digest), *_reports(params, meta.data_digest)):
+        results.setdefault(config_hash, {}).setdefault(seed, bpb)
+    return Known(results=results, timings=_timings(found))
+
+
+def _evaluations(params: Params, data_digest: str) -> Iterator[tuple[str, int, float | None]]:
+    wanted = {"data_digest": data_digest, "protocol_hash": protocol_hash(params.eval)}
+    for path in sorted(paths.EVALUATIONS.glob("*.json")):
+        evaluation = _mapping(path)
+        if all(evaluation.get(key) == value for key, value in wanted.items()) and "bpb" in evaluation:
+            yield evaluation["config_hash"], evaluation["seed"], evaluation["bpb"]
+
+
+def _reports(params: Params, data_digest: str) -> Iterator[tuple[str, int, float | None]]:
+    for path in sorted(paths.REPORTS.glob("*/study.json")):
+        study = _mapping(path)
+        same = study.get("corpus", {}).get("data_digest") == data_digest
+        if same and study.get("facts", {}).get("protocol") == protocol(params.eval):
+            for arm in (*study["arms"], *study.get("aside", ())):
+                yield from ((arm["config_hash"], each["seed"], each["bpb"]) for each in arm["runs"])
+
+
+def _timings(found: list[FoundRun]) -> list[dict[str, float]]:
+    """Of this workspace's runs, else of the store's: the latest first."""
+    records = [_mapping(path) for path in paths.RUNS.glob("*/run.json")]
+    records.sort(key=lambda record: str(record.get("timing", {}).get("started", "")), reverse=True)
+    timings = [timing for record in records if (timing := _timing(record, None))]
+    for each in found:
+        if len(timings) >= LAST or records:
+            break
+        if timing := _timing(each.record or {}, each.evaluation):
+            timings.append(timing)
+    return timings
+
+
+def _timing(record: dict[str, Any], evaluation: dict[str, Any] | None) -> dict[str, float] | None:
+    """None for a run that did not finish, was resumed, or says nothing of its time."""
+    timing = record.get("timing", {})
+    if record.get("status") != "finished" or not timing.get("train_s") or timing.get("resumed"):
+        return None
+    if evaluation is None:
+        evaluation = _mapping(paths.EVALUATIONS / f"{record['arm']}-{record['seed']}.json")
+    test_s = evaluation.get("eval_s", 0.0) if evaluation.get("run_uid") == record["run_uid"] else 0.0
+    return {"flops_per_s": record["flops"] / timing["train_s"], "other_s": timing["eval_s"] + test_s}
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    """A JSON file, empty where it cannot be read: what is not known is not counted."""
+    try:
+        content = read_json(path)
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return {}
+    return content if isinstance(content, dict) else {}
