@@ -1,6 +1,6 @@
 # make repro   everything, from the corpus to the report      make test   the whole test suite
 # make ui      MLflow on the local store                      make lint   ruff and mypy
-# make study NAME=kv_heads   put a study of experiments/ into params.yaml
+# make study NAME=quickstart   put a study of experiments/ into params.yaml
 #
 # PYTHON=python3.12 chooses the interpreter; TORCH=keep leaves the torch that is installed in .venv alone.
 
