@@ -553,3 +553,19 @@ def test_markup_means_the_same_in_both_forms() -> None:
     assert to_text("**b** `c` [d](e)") == "b c d"
     assert esc("two\nlines\x07") == "two lines�"
     assert code("a`b|c") == f"`a{chr(0x2CB)}b¦c`"
+
+
+def test_bits_per_byte_at_other_contexts_stand_in_a_table_of_their_own() -> None:
+    made = make_study(bpb={"base": BASE, "mqa": [1.4, 1.41, 1.42]})
+    assert "By length of context" not in text_of(made)
+    for label, offset in (("base", 0.0), ("mqa", 0.5)):
+        for seed in range(3):
+            entries = [
+                {"context": 64, "scaling": "none", "bpb": 1.5 + offset + seed / 10},
+                {"context": 512, "scaling": "yarn", "bpb": None if label == "mqa" else 2.0},
+            ]
+            made = change_run(made, label, seed, evaluation={"bpb_by_context": entries})
+    told = section(text_of(made), "By length of context")
+    assert re.search(r"`base` \| *\d+ \| 1\.6000 ± 0\.1000 \| 2\.0000 ± 0\.0000", told)
+    assert re.search(r"`mqa` \| *\d+ \| 2\.1000 ± 0\.1000 \| n/a", told)
+    assert "rotations are stretched by yarn" in told

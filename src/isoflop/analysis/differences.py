@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isoflop.analysis.contexts import by_context
 from isoflop.analysis.values import by_seed, finished, number, spread, val_curves
 from isoflop.collected import CollectedArm, CollectedRun
 from isoflop.errors import IsoflopError
@@ -73,6 +74,7 @@ def tell(arms: Mapping[str, CollectedArm], results: Mapping[str, Comparison]) ->
             "multiplier": None,
             "story_noise": None,
             "positions": _positions(arms[control], None),
+            "contexts": by_context(arms[control]),
         }
     }
     for label in others:
@@ -81,6 +83,7 @@ def tell(arms: Mapping[str, CollectedArm], results: Mapping[str, Comparison]) ->
             "multiplier": _multiplier(arms[control], arms[label]),
             "story_noise": _story_noise(arms[control], arms[label], results[label].contrast.se),
             "positions": _positions(arms[label], arms[control]),
+            "contexts": by_context(arms[label]),
         }
     return told
 

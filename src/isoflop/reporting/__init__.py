@@ -26,6 +26,7 @@ from isoflop.reporting.samples import Texts, read_samples
 from isoflop.reporting.sections import (
     answer,
     compute,
+    contexts,
     ladder,
     noise,
     results,
@@ -40,7 +41,7 @@ __all__ = ["build_report", "read_samples", "write_report"]
 
 ORDER = (
     *("results", "curves", "ladder", "noise", "methods", "tuned", "predictions", "currencies", "predicted"),
-    *("stability", "positions", "samples", "published", "threats", "excluded", "runs", "reproduce"),
+    *("stability", "positions", "contexts", "samples", "published", "threats", "excluded", "runs", "reproduce"),
 )
 
 
@@ -69,6 +70,7 @@ def build_report(
         *noise.sections(study),
         *tuned.sections(study),
         *training.sections(study, drawings),
+        *contexts.sections(study),
         *texts.sections(study, samples, prompts),
         *validity.sections(study),
         *trace.sections(study),
