@@ -39,10 +39,10 @@ setup: $(INSTALLED) .dvc/config.local
 
 $(INSTALLED): requirements.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"isoflop needs Python 3.11 or newer, $(PYTHON) is {v.major}.{v.minor}: make PYTHON=python3.11 ...")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
 	@echo "installing requirements.txt into .venv (once; about 2 GB with a CPU build of torch)"
 	@if [ "$(TORCH)" = keep ]; then grep -v '^torch==' requirements.txt; else cat requirements.txt; fi > .venv/wanted.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r .venv/wanted.txt
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r .venv/wanted.txt
 	@touch $@
 
 # A downloaded zip has no git history: DVC is told so. `dvc repro` then works, `dvc exp run` does not.
@@ -50,7 +50,7 @@ $(INSTALLED): requirements.txt
 	@touch $@
 	@if ! git rev-parse --git-dir >/dev/null 2>&1 && [ ! -d .git ]; then \
 		echo "no git repository: dvc repro works, dvc exp needs a clone"; \
-		$(BIN)/dvc config --local core.no_scm true; \
+		.venv/bin/dvc config --local core.no_scm true; \
 	fi
 
 clean:

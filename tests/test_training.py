@@ -212,6 +212,27 @@ def test_gradient_accumulation_changes_nothing_but_rounding(machine: Machine, tm
         torch.testing.assert_close(four.state_dict()[name], weight, rtol=1e-3, atol=1e-4)
 
 
+def test_training_goes_on_where_a_checkpoint_does_not_fit(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(self: Checkpoints, step: int, state: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    plan = plan_of(("checkpoint_s: 20", "checkpoint_s: 0.0001"))
+    monkeypatch.setattr(Checkpoints, "save", full)
+    _, progress = trained(plan, machine, tmp_path)
+    assert progress.step == 24
+    assert "warning: no checkpoint at step 1 ([Errno 28] No space left on device); training goes on" in (
+        capsys.readouterr().err
+    )
+
+
+def test_weights_that_break_in_the_last_step_are_a_divergence(machine: Machine, tmp_path: Path) -> None:
+    steps, rate = ("steps: 24", "steps: 1"), ("lr: 0.006", "lr: 1.0e+38")
+    _, progress = trained(plan_of(steps, rate, ("warmup_steps: 4", "warmup_steps: 0")), machine, tmp_path)
+    assert progress.diverged_at == progress.step == 1
+
+
 def test_divergence_ends_the_run_and_is_recorded(machine: Machine, tmp_path: Path) -> None:
     recorder = Collector()
     plan = plan_of(
@@ -256,12 +277,13 @@ def test_a_checkpoint_that_does_not_fit_on_the_disk_leaves_the_last_one(
     checkpoints = Checkpoints(tmp_path, "key")
     checkpoints.save(1, {"x": torch.ones(3)})
 
-    def full(state: Any, path: Path) -> None:
-        path.write_bytes(b"half")
+    def full(path: Path, content: Any) -> int:
+        with path.open("wb") as handle:
+            handle.write(b"half")
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(torch, "save", full)
+        patch.setattr(Path, "write_bytes", full)
         with pytest.raises(OSError, match="No space left"):
             checkpoints.save(2, {"x": torch.zeros(3)})
     state = checkpoints.load(torch.device("cpu"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +35,21 @@ class Checkpoints:
             self.folder = root / f"{key}-{uuid.uuid4().hex[:8]}"
             self.folder.mkdir()
             print(f"another process is training this very run; this one keeps its own checkpoints in {self.folder}")
-        self.run_uid = self._identity()
+        self.run_uid, self.started = self._identity()  # of the run's first beginning, also when it is resumed
 
-    def _identity(self) -> str:
+    def _identity(self) -> tuple[str, datetime]:
         path = self.folder / "identity.json"
         if not path.exists():
-            write_json(path, {"run_uid": uuid.uuid4().hex})
-        uid: str = read_json(path)["run_uid"]
-        return uid
+            write_json(path, {"run_uid": uuid.uuid4().hex, "started": datetime.now(UTC).isoformat()})
+        identity: dict[str, str] = read_json(path)
+        return identity["run_uid"], datetime.fromisoformat(identity["started"])
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write the state after `step` steps; the hash in the name shows later whether the file is whole."""
         with atomic_path(self.folder / f"writing-{step}.pt") as temporary:
-            torch.save(state, temporary)
+            content = io.BytesIO()  # torch would turn a full disk into an error without its number
+            torch.save(state, content)
+            temporary.write_bytes(content.getbuffer())
             digest = sha256_of(temporary)[:16]
         (self.folder / f"writing-{step}.pt").replace(self.folder / f"{step:09d}-{digest}.pt")
         for old in self._saved()[KEPT:]:

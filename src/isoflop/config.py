@@ -28,12 +28,30 @@ class StudyConfig:
     def problems(self) -> Problems:
         if not self.margin > 0:
             yield "margin", "must be above 0 (bits per byte)"
+        for i, prediction in enumerate(self.predictions):
+            for key, rule in _prediction_problems(prediction):
+                yield f"predictions.{i}.{key}", rule
         for key in self.tuned:
             if not key.startswith("train.") or key.startswith("train.budget"):
                 yield "tuned", f"holds {key!r}: only settings of train other than its budget can be tuned"
         families = [arm for arms in self.ladder.values() for arm in set(arms)]
         for arm in sorted({arm for arm in families if families.count(arm) > 1}):
             yield "ladder", f"has the arm {arm!r} in more than one family"
+
+
+def _prediction_problems(prediction: dict[str, object]) -> Problems:
+    """A prediction holds arm, direction, and where it has them size and confidence."""
+    for key in prediction.keys() - {"arm", "direction", "size", "confidence"}:
+        yield key, "is unknown: a prediction holds arm, direction, size, confidence"
+    if not isinstance(prediction.get("arm"), str):
+        yield "arm", "must name an arm"
+    if prediction.get("direction") not in ("better", "worse", "same"):
+        yield "direction", "must be better, worse or same"
+    for key, top in (("size", float("inf")), ("confidence", 1.0)):
+        value = prediction.get(key, 0.0)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and 0 <= float(str(value)) <= top and float(str(value)) < float("inf")):
+            yield key, "must be a number from 0 to 1" if top == 1 else "must be bits per byte, not negative"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from isoflop.errors import IsoflopError
 
 
 @contextmanager
@@ -63,3 +66,17 @@ def fresh_folder(path: Path) -> Path:
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn a full disk, quota or size limit met while writing below `folder` into an IsoflopError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise IsoflopError(
+            f"writing to {folder.absolute()} failed: {error.strerror}. Free some space there and run again; "
+            "no half-written file was left under its final name"
+        ) from error

@@ -7,7 +7,12 @@ from pathlib import Path
 
 
 def git(*arguments: str) -> str | None:
-    """Output of a git command in the working directory, or None where it fails."""
+    """Output of a git command, or None where it fails or the working directory is not a repository's root.
+
+    A copy without history that lies inside another repository must not take that one's commits for its own.
+    """
+    if not Path(".git").exists():
+        return None
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, check=False)
     except OSError:  # git is not installed

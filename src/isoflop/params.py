@@ -132,7 +132,7 @@ def _resolve(raw: Mapping[str, Any], name: str) -> tuple[Arm | None, list[Proble
     model = build(ModelShape, merged["model"], "model", found)
     train = build(TrainConfig, merged["train"], "train", found)
     tokenizer = merged["tokenizer"]
-    if tokenizer not in tokenizers:
+    if not isinstance(tokenizer, str) or tokenizer not in tokenizers:
         found.append(("tokenizer", f"is not one of tokenizers: {', '.join(tokenizers)}"))
     if found:
         # The arm's own key where it set it; else the base's, which the arm's other changes made wrong.
@@ -219,7 +219,11 @@ def _check_whole(params: Params) -> Iterator[Problem]:
 def _sentence(source: str, raw: Any, key: str, rule: str) -> str:
     value: Any = raw
     path = key.split(": ")[-1]
-    while path and isinstance(value, Mapping):
+    while path and isinstance(value, Mapping | list):
+        if isinstance(value, list):
+            head, _, path = path.partition(".")
+            value = value[int(head)] if head.isdigit() and int(head) < len(value) else _ABSENT
+            continue
         # An arm's own keys may be dotted, so the longest match comes first.
         parts = path.split(".")
         for n in range(len(parts), 0, -1):

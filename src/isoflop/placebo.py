@@ -14,7 +14,7 @@ import argparse
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -26,7 +26,7 @@ from rich.table import Table
 from isoflop import paths
 from isoflop.errors import IsoflopError
 from isoflop.params import load_params
-from isoflop.power.__main__ import count_of, positive, share_of
+from isoflop.power.arguments import count_of, positive
 from isoflop.power.known import known_runs
 from isoflop.power.outlook import Noise, measured_noise, plan_of
 from isoflop.reporting.text import bpb, percent, plural
@@ -107,17 +107,17 @@ def simulate(
             Trial(
                 truth="no arm differs from the control",
                 words=_words(equal),
-                promises=[_promise("a difference is called in any arm", calls, studies)],
+                promises=[_promise("an arm is called different", calls, studies)],
             ),
             Trial(
                 truth=f"every arm differs by the margin of {margin:g}",
                 words=_words(different),
-                promises=[_promise("equivalence is called in any arm", false, studies)],
+                promises=[_promise("an arm is called equivalent", false, studies)],
             ),
             Trial(
-                truth="both together",
+                truth="both",
                 words={},
-                promises=[_promise("the 95 % interval misses the truth", missed, len(intervals), 2 * studies)],
+                promises=[_promise("(per arm) the 95 % interval is wrong", missed, len(intervals), 2 * studies)],
             ),
         ],
         splits=dict(Counter(comparison.verdict.word for comparison in _split(own, margin, rng))),
@@ -176,19 +176,16 @@ def show(found: Placebo, console: Console) -> None:
     noise = f"noise {bpb(found.noise.sd)} bpb ({found.noise.source}), margin {found.margin:g}"
     shape = f"{plural(found.arms, 'arm')} beside the control, {found.seeds} seeds each"
     console.print(f"{plural(found.studies, 'study', 'studies')} per truth: {shape}; {noise}", highlight=False)
-    table = Table(box=box.SIMPLE_HEAD)
-    for i, column in enumerate(("truth", "promise: at most", "found", "", *WORDS)):
-        table.add_column(column, justify="right" if i > 1 else "left")
+    promises = _table("truth", "a study counts where", "promised: at most", "found", "")
+    words = _table("truth", *WORDS)
     for trial in found.trials:
-        for promise in trial.promises:
-            table.add_row(
-                trial.truth,
-                f"{percent(promise.promised)} {promise.what}",
-                percent(promise.found, 1),
-                "kept" if promise.kept else "BROKEN",
-                *_shares(trial.words),
-            )
-    console.print(table)
+        for each in trial.promises:
+            kept = "kept" if each.kept else "BROKEN"
+            promises.add_row(trial.truth, each.what, percent(each.promised), percent(each.found, 1), kept)
+        if total := sum(trial.words.values()):
+            words.add_row(trial.truth, *(percent(trial.words.get(word, 0) / total, 1) for word in WORDS))
+    console.print(promises)
+    console.print(words)
     if found.splits:
         told = ", ".join(f"{found.splits[word]} {word}" for word in WORDS if word in found.splits)
         console.print(f"The control's own seeds, split in two in {sum(found.splits.values())} ways: {told}.")
@@ -196,9 +193,11 @@ def show(found: Placebo, console: Console) -> None:
         console.print("The control's own seeds cannot be split in two: it takes four finished ones.")
 
 
-def _shares(words: Mapping[str, int]) -> list[str]:
-    total = sum(words.values())
-    return [percent(words.get(word, 0) / total) if total else "" for word in WORDS]
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("truth", "a study counts where") else "right")
+    return table
 
 
 def main() -> None:
@@ -208,7 +207,7 @@ def main() -> None:
     parser.add_argument("--arms", type=count_of, metavar="N", help="beside the control, instead of those there are")
     parser.add_argument("--sd", type=positive, help="noise in bits per byte, instead of the control's seeds")
     parser.add_argument("--margin", type=positive, help="bits per byte, instead of study.margin")
-    parser.add_argument("--correlation", type=share_of, default=0.0, help="between runs of one seed in two arms")
+    parser.add_argument("--correlation", type=float, default=0.0, help="between runs of one seed in two arms")
     parser.add_argument("--random", type=int, default=0, metavar="SEED", help="of the simulation (default: 0)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -216,6 +215,8 @@ def main() -> None:
     seeds = options.seeds or len(params.seeds)
     if seeds < 2:
         raise IsoflopError(f"seeds = {seeds}: one seed gives no verdict, so there is no rule to try; say --seeds 3")
+    if not 0 <= options.correlation < 1:
+        raise IsoflopError(f"correlation = {options.correlation:g} between runs of one seed must lie in [0, 1)")
     known, control = known_runs(params), plan_of(params, params.report.control)
     found = simulate(
         measured_noise(control, known, options.sd),
@@ -231,7 +232,7 @@ def main() -> None:
         print(json.dumps(plain(found) | {"kept": found.kept}, indent=1, allow_nan=False))
     else:
         console = Console()
-        console.width = console.width if console.is_terminal else 150
+        console.width = console.width if console.is_terminal else 120
         show(found, console)
     if not found.kept:
         raise SystemExit(1)

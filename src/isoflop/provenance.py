@@ -17,6 +17,9 @@ from isoflop.runs import finite
 from isoflop.schema import plain
 from isoflop.training import Progress
 
+# Names, tags and the view that MLflow has of a run: a change there leaves the weights as they are.
+WITHOUT_EFFECT = ("isoflop.tracking", "isoflop.baseline", "isoflop.git")
+
 
 def run_key(plan: Plan, seed: int) -> str:
     """What the run computes: configuration, data and seed. Two runs with one key should agree."""
@@ -29,10 +32,10 @@ def resume_key(plan: Plan, seed: int, machine: Machine) -> str:
 
 
 def code_digest() -> str:
-    """Hash of the modules of this package that are loaded: the code that makes the run."""
+    """Hash of the modules of this package that are loaded and can change the weights."""
     digest = hashlib.sha256()
     modules = {n: m for n, m in sys.modules.items() if n.startswith("isoflop") and getattr(m, "__file__", None)}
-    for name in sorted(modules):
+    for name in sorted(name for name in modules if not name.startswith(WITHOUT_EFFECT)):
         digest.update(name.encode() + b"\0" + Path(str(modules[name].__file__)).read_bytes())
     return digest.hexdigest()[:16]
 

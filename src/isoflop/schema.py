@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 import types
 import typing
@@ -101,8 +102,8 @@ def _build_scalar(kind: Any, value: Any, key: str, problems: list[Problem]) -> A
         return value
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    if fits and kind is float and value != value:
-        return _expect(False, value, key, problems, "must be a number, not NaN")
+    if fits and kind is float and not math.isfinite(value):
+        return _expect(False, value, key, problems, "must be a finite number")
     return _expect(fits, value, key, problems, f"must be {names[kind]}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -78,8 +79,11 @@ def train(
         unfinished = step < plan.predicted.steps and loop.progress.diverged_at is None
         stop = signal.stopped  # asked once: it may change between two questions
         if unfinished and (stop or time.monotonic() - saved_at > plan.train.checkpoint_s):
-            checkpoints.save(step, loop.state())
-            recorder.commit()
+            try:
+                checkpoints.save(step, loop.state())
+                recorder.commit()
+            except OSError as error:  # a full disk must not end a run that may still fit when it is done
+                print(f"warning: no checkpoint at step {step} ({error}); training goes on", file=sys.stderr)
             saved_at = time.monotonic()
         if unfinished and stop:
             raise Stopped(f"stopped at step {step} of {plan.predicted.steps}; run again to continue from there")
@@ -179,10 +183,11 @@ class _Loop:
             "train/lr": rate,
             "train/grad_norm": grad_norm,
         }
-        if not math.isfinite(loss):
-            progress.diverged_at = progress.step
-        elif validate:
+        if math.isfinite(loss) and validate:
             metrics["val/bpb"] = self._validate()
+        # The last update may be the one that breaks the weights: then only the evaluation shows it.
+        if not math.isfinite(loss + metrics.get("val/bpb", 0.0)):
+            progress.diverged_at = progress.step
         metrics |= {
             "time/elapsed_s": progress.train_s + progress.eval_s,
             "time/tokens_per_s": speed,

@@ -81,7 +81,7 @@ def summary(study: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 5)
+    return None if value is None else round(value, 5) + 0.0  # never -0.0
 
 
 def _floor(collected: Collected) -> float | None:

@@ -13,6 +13,7 @@ BUDGET_TOLERANCE = 0.01
 MAX_EARLIER = 8  # configurations; more make a report that nobody reads
 
 UNASKED = "its seed is not among those of params.yaml"
+OTHER_CODE = "it was trained by other code than the runs of this arm beside it"
 OTHER_BUDGET = "it was trained with another compute budget"
 TOO_MANY = f"only the {MAX_EARLIER} latest earlier configurations are compared"
 
@@ -31,6 +32,8 @@ def complete(groups: dict[str, Group], found: Iterable[FoundRun], seeds: set[int
         if each.seed not in seeds:
             excluded = Excluded(label=each.label, seed=each.seed, reason=UNASKED)
             left_out[each.config_hash, each.seed] = excluded
+        elif group.code() and each.tags.get("code_digest") not in group.code():
+            left_out[each.config_hash, each.seed] = Excluded(label=each.label, seed=each.seed, reason=OTHER_CODE)
         elif run := stored_run(each):
             group.runs[each.seed] = run
     return [left_out[key] for key in sorted(left_out)]
@@ -79,9 +82,14 @@ def stored_run(found: FoundRun) -> CollectedRun | None:
     )
 
 
+def same_budget(flops: float, budget: float) -> bool:
+    """Whether two amounts of compute may be called equal."""
+    return abs(flops / budget - 1) <= BUDGET_TOLERANCE
+
+
 def _same_budget(found: FoundRun, budget: float) -> bool:
     flops = found.planned_flops
     if flops is None:  # its params are not all in the store
         evaluation = whole(found.evaluation, EVALUATION)
         flops = None if evaluation is None else float(evaluation["predicted"]["flops"])
-    return flops is not None and abs(flops / budget - 1) <= BUDGET_TOLERANCE
+    return flops is not None and same_budget(flops, budget)

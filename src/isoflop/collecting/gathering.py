@@ -7,7 +7,7 @@ import json
 from isoflop import git, paths
 from isoflop.baseline import Baseline, read_baseline
 from isoflop.collected import Collected, CollectedArm, CollectedRun, Excluded, Role
-from isoflop.collecting.earlier import complete, earlier_groups
+from isoflop.collecting.earlier import complete, earlier_groups, same_budget
 from isoflop.collecting.groups import Group
 from isoflop.collecting.workspace import EVALUATION, read_run, run_files, whole
 from isoflop.errors import IsoflopError
@@ -139,13 +139,14 @@ class _Gathering:
             return own
         name = self.baseline.params.report.control
         at = f"commit {self.baseline.rev[:8]}" if self.baseline.rev else "params.yaml as it stands"
-        if wanted is None or not self.groups[wanted.config_hash].runs:
+        other_budget = wanted is not None and not same_budget(wanted.predicted.flops, own.predicted.flops)
+        if wanted is None or other_budget or not self.groups[wanted.config_hash].runs:
             if wanted is not None and all(wanted.config_hash != plan.config_hash for plan in self.plans.values()):
                 del self.groups[wanted.config_hash]
-            self.note = (
-                f"The control is {own.arm} as it stands: {name} as of {at} has no runs on these stories, "
-                "under this protocol, here or in the store."
-            )
+            why = "was given another compute budget" if other_budget else (
+                "has no runs on these stories, under this protocol, here or in the store"
+            )  # fmt: skip
+            self.note = f"The control is {own.arm} as it stands: {name} as of {at} {why}."
             return own
         origins = self.groups[wanted.config_hash].origins()
         if origins == ["workspace"]:

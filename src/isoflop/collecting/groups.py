@@ -45,6 +45,10 @@ class Group:
         """Where its runs come from, each place once."""
         return sorted({run.origin for run in self.runs.values()})
 
+    def code(self) -> set[str]:
+        """Digests of the code that trained its runs, where that is known."""
+        return {run.record["provenance"]["code_digest"] for run in self.runs.values() if run.record}
+
     def arm(self, config_hash: str, control: Group, baseline: Baseline) -> CollectedArm:
         return CollectedArm(
             label=baseline.label(self.name, self.config),

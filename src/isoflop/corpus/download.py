@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from isoflop.config import DataConfig
-from isoflop.corpus.fetch import disk_errors
 from isoflop.corpus.hub import Hub
 from isoflop.corpus.sources import Corpus, open_source, problem, shown
 from isoflop.corpus.stories import SEPARATOR, StoryCounts, Written, at_most, write_stories
 from isoflop.errors import IsoflopError
-from isoflop.files import atomic_path, write_json
+from isoflop.files import atomic_path, disk_errors, write_json
 
 FETCH_COMMAND = "dvc repro -f download && dvc repro"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from isoflop.errors import IsoflopError
+from isoflop.files import disk_errors
 
 TEMPORARY_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -193,17 +193,3 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-@contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn a full disk, quota or size limit met while writing below `folder` into an IsoflopError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise IsoflopError(
-            f"writing to {folder.absolute()} failed: {error.strerror}. Free some space there and run again; "
-            "no half-written file was left under its final name"
-        ) from error

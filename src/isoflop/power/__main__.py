@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Sequence
 
 from isoflop import paths
 from isoflop import power as package
 from isoflop.params import load_params, parse_params
+from isoflop.power.arguments import count_of, positive, share_of
 from isoflop.power.known import known_runs
 from isoflop.power.outlook import outlook
 from isoflop.power.tables import show
@@ -24,9 +24,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--study", metavar="NAME", help="experiments/NAME.yaml instead of params.yaml as it stands")
     parser.add_argument("--sd", type=positive, help="noise floor in bits per byte, instead of the control's seeds")
     parser.add_argument("--margin", type=positive, help="bits per byte, instead of study.margin")
-    parser.add_argument(
-        "--arms", type=count_of, metavar="N", help="arms beside the control, instead of those there are"
-    )
+    parser.add_argument("--arms", type=count_of, metavar="N", help="beside the control, instead of those there are")
     parser.add_argument("--power", type=share_of, default=POWER, help="chance to aim at (default: 0.8)")
     parser.add_argument(
         "--correlation",
@@ -60,27 +58,6 @@ def main() -> None:
         print(json.dumps(plain(found), indent=1, ensure_ascii=False, allow_nan=False))
     else:
         show(found)
-
-
-def positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} must be above 0 and finite")
-    return value
-
-
-def share_of(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text} must lie between 0 and 1")
-    return value
-
-
-def count_of(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
-    return value
 
 
 if __name__ == "__main__":

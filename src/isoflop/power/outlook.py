@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from isoflop import paths
 from isoflop.errors import IsoflopError
 from isoflop.params import Params, resolve_arm
-from isoflop.plan import Plan
+from isoflop.plan import Plan, make_plan
 from isoflop.power.known import Known, Speed
 from isoflop.statistics.intervals import CONFIDENCE, Interval, noise_floor
 from isoflop.statistics.sample_size import MAX_SEEDS, POWER, Chances, chances, seeds_needed, smallest_detectable
@@ -145,11 +145,13 @@ class _Biller:
 
 
 def plan_of(params: Params, name: str) -> Plan:
+    """The arm against the tokens at hand. Raises IsoflopError where there are none yet."""
     arm = resolve_arm(params, name)
-    return makeplan_of(arm, read_meta(paths.TOKENS / arm.tokenizer), params.study.name)
+    return make_plan(arm, read_meta(paths.TOKENS / arm.tokenizer), params.study.name)
 
 
 def measured_noise(control: Plan, known: Known, given: float | None) -> Noise:
+    """Spread of the control's finished seeds, or what was given. Raises IsoflopError where neither is there."""
     if given is not None:
         return Noise(sd=given, interval=None, source="given with --sd")
     seeds = known.finished(control)

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from isoflop.power.outlook import Bill, Outlook
-from isoflop.reporting.text import bpb, flops, percent, plural
+from isoflop.reporting.text import bpb, duration, flops, percent, plural
 from isoflop.statistics.sample_size import MAX_SEEDS
 
 
@@ -40,7 +40,7 @@ def show(found: Outlook, console: Console | None = None) -> None:
 
 def _goals(found: Outlook) -> Table:
     table = Table(title=f"With a chance of {percent(found.power)}", title_justify="left", box=box.SIMPLE_HEAD)
-    for i, column in enumerate(("to", "noise", "seeds", "runs to do", "FLOPs", "hours")):
+    for i, column in enumerate(("to", "noise", "seeds", "runs to do", "FLOPs", "time")):
         table.add_column(column, justify="right" if i > 1 else "left")
     names = {
         "difference": f"find a difference of {found.margin:g}",
@@ -56,7 +56,7 @@ def _goals(found: Outlook) -> Table:
 def _menu(found: Outlook) -> Table:
     table = Table(title="What other numbers of seeds can do", title_justify="left", box=box.SIMPLE_HEAD)
     columns = ("seeds", f"finds ({percent(found.power)})", f"chance to find {found.margin:g}", "chance to show equal")
-    for column in (*columns, "runs to do", "FLOPs", "hours"):
+    for column in (*columns, "runs to do", "FLOPs", "time"):
         table.add_column(column, justify="right")
     for choice in found.menu:
         own = choice.seeds == len(found.seeds)
@@ -72,5 +72,5 @@ def _menu(found: Outlook) -> Table:
 
 
 def _bill(bill: Bill) -> tuple[str, str, str]:
-    hours = "unknown" if bill.hours is None else f"{bill.hours:.2f}" if bill.hours < 10 else f"{bill.hours:,.0f}"
-    return str(bill.runs), flops(bill.flops) if bill.runs else "0", hours
+    time = "unknown" if bill.hours is None else duration(bill.hours * 3600)
+    return str(bill.runs), flops(bill.flops) if bill.runs else "0", time

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import isoflop
 from isoflop.errors import IsoflopError
+from isoflop.files import disk_errors
 
 
 def run(main: Callable[[], None]) -> None:
     """Run a stage's `main`; print the user's mistakes without a traceback and exit 1."""
     try:
         refuse_foreign_code()
-        main()
+        with disk_errors(Path.cwd()):
+            main()
     except IsoflopError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None

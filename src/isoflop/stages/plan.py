@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from isoflop import paths
+from isoflop.errors import IsoflopError
 from isoflop.params import load_params, resolve_arm
 from isoflop.plan import Plan, make_plan
 from isoflop.stages import run
@@ -24,7 +27,18 @@ def main() -> None:
     console = Console()
     # Where the output goes to a file, rich takes 80 columns and would cut the names of these eight.
     console.width = console.width if console.is_terminal else 120
-    console.print(side_by_side([Plan.read(path) for path in known if path.is_file()]))
+    console.print(side_by_side([plan, *others(plan, [path for path in known if path.is_file()])]))
+
+
+def others(plan: Plan, known: list[Path]) -> Iterator[Plan]:
+    """The other arms' plans for the same tokens and budget; what another version left is passed over."""
+    for path in known:
+        try:
+            other = Plan.read(path)
+        except IsoflopError:
+            continue
+        if other.arm != plan.arm and other.data_digest == plan.data_digest and other.train.budget == plan.train.budget:
+            yield other
 
 
 def side_by_side(plans: list[Plan]) -> Table:

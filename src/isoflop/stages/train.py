@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from isoflop import paths
 from isoflop.baseline import read_baseline
@@ -47,12 +46,12 @@ def main() -> None:
     stop = StopSignal()
     checkpoints = Checkpoints(paths.local() / "checkpoints", resume_key(plan, seed, machine))
     folder = fresh_folder(paths.RUNS / f"{arm}-{seed}")
-    config, started = plan.to_yaml(seed=seed), datetime.now(UTC)
+    config = plan.to_yaml(seed=seed)
     write_text(folder / "config.yaml", config)
     known = identity(plan, seed, checkpoints.run_uid, read_baseline().label(arm, plan.config))
     recorder = Recorders(
         FileRecorder(folder),
-        MlflowRecorder(paths.main_checkout(), RunIdentity.of(known), config, started=started.timestamp()),
+        MlflowRecorder(paths.main_checkout(), RunIdentity.of(known), config, started=checkpoints.started.timestamp()),
     )
     try:
         model, progress = train(
@@ -60,7 +59,7 @@ def main() -> None:
         )
         if progress.diverged_at is None:
             save_weights(model, folder / "model.safetensors")
-        write_json(folder / "run.json", known | outcome(plan, progress, machine, started))
+        write_json(folder / "run.json", known | outcome(plan, progress, machine, checkpoints.started))
     except Stopped as reason:
         recorder.close("KILLED")
         print(f"{arm}-{seed}: {reason}", file=sys.stderr)
@@ -75,7 +74,8 @@ def main() -> None:
 def save_weights(model: GPT, path: Path) -> None:
     """All parameters in float32, whole or not at all."""
     with atomic_path(path) as temporary:
-        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, temporary)
+        # Written by Python and not by safetensors, so that a full disk is the same error as everywhere.
+        temporary.write_bytes(save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}))
 
 
 if __name__ == "__main__":
