@@ -170,10 +170,10 @@ def test_a_prediction_of_a_double_is_that_of_the_arm_it_resolves_to() -> None:
 
 
 def test_a_prediction_that_cannot_be_read_names_its_value() -> None:
-    with pytest.raises(IsoflopError, match=r"study\.predictions: size = 'much' must be a number"):
-        analyse(make_study(predictions=[{"arm": "mqa", "direction": "worse", "size": "much"}]))
-    with pytest.raises(IsoflopError, match=r"direction = sideways must be better, worse or same"):
-        analyse(make_study(predictions=[{"arm": "mqa", "direction": "sideways"}]))
+    with pytest.raises(IsoflopError, match=r"study\.predictions\.0\.size = 'much' must be bits per byte"):
+        make_study(predictions=[{"arm": "mqa", "direction": "worse", "size": "much"}])
+    with pytest.raises(IsoflopError, match=r"study\.predictions\.0\.direction = 'sideways' must be better, worse"):
+        make_study(predictions=[{"arm": "mqa", "direction": "sideways"}])
 
 
 def test_an_arm_that_changes_nothing_needs_exactly_the_controls_compute() -> None:

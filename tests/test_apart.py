@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conftest import ROOT
+from conftest import params_text as repository_params
 from isoflop.analysis import analyse, curves_table, runs_table, set_apart, summary
 from isoflop.collected import Collected
+from isoflop.errors import IsoflopError
+from isoflop.params import parse_params
 from isoflop.reporting import build_report
 from isoflop.reporting.figures import draw_figures
 from isoflop.reporting.html import to_page
 from isoflop.reporting.markdown import to_markdown
+from isoflop.study import applied, read_study
 from studies import ARMS, EIGHT, change_run, diverged, from_git, make_study, without_seed
 
 GRID: dict[str, dict[str, Any]] = {
@@ -175,7 +180,8 @@ def test_the_report_says_whether_the_best_setting_moved() -> None:
     )
     assert "| `mqa` | 0.006 | 1.6800 | +0.0200 | 2 | not the best |" in moved
     assert "| `mqa__low` | 0.003 | 1.6600 |  | 2 | **chosen** |" in moved
-    assert "The best `lr` of `mqa__low`, 0.003, is the lowest tried" in moved
+    assert "`mqa__low` is best at the edge of its grid (`lr` = 0.003, the lowest tried)" in moved
+    assert "`base` is best at the edge of its grid (`lr` = 0.006, the highest tried)" in moved
     same = section(text_of(tuned(VAL | {"mqa": [1.60, 1.61]})), "Settings tuned for each arm")
     assert "**The best setting did not move**: it is `lr` = 0.006 for the control and every tuned arm." in same
 
@@ -186,7 +192,9 @@ def test_grids_of_different_size_are_flagged() -> None:
     assert "`mqa__low` was chosen among other settings than the control" in text
     assert "was chosen among other settings" not in text_of(tuned())
     alone = text_of(tuned(arms={name: GRID[name] for name in ("base", "base__low", "mqa")}, val={}))
-    assert "`mqa` was not tuned (it was trained with one setting)" in alone
+    assert "`mqa` was not tuned (trained with one setting): a disadvantage" in alone
+    nobody = text_of(tuned(arms={name: GRID[name] for name in ("base", "mqa", "mqa__low")}, val={}))
+    assert "Whether the best setting moves cannot be said: the control was not tuned itself" in nobody
 
 
 def test_the_threat_of_one_recipe_gives_way_to_that_of_choosing() -> None:
@@ -278,6 +286,7 @@ def test_two_sizes_are_too_few_for_a_parabola() -> None:
     assert all(budget["fit"] is None for budget in family["budgets"])
     assert family["budgets"][0]["problem"] == "2 of the 3 sizes that a parabola needs"
     assert family["absent"] == ["mha_a_l", "mha_b_l", "mha_c_l"]
+    assert "No family has three sizes at one budget" in text_of(made)
 
 
 def test_diverged_and_missing_seeds_of_a_rung_are_named() -> None:
@@ -314,7 +323,7 @@ def test_the_figure_shows_families_budgets_and_minima() -> None:
     study = json.loads(json.dumps(analyse(made)))
     drawn = draw_figures(study, curves_table(made))
     assert "ladder" in drawn
-    assert "fitted" in drawn["ladder"].caption
+    assert "a fitted parabola" in drawn["ladder"].caption
     assert "On the right" in drawn["ladder"].caption
     text = to_markdown(build_report(study, drawn, [], []))
     assert "(figures/ladder.png)" in text
@@ -327,6 +336,36 @@ def test_a_family_at_one_budget_and_one_size_has_no_figure() -> None:
     study = json.loads(json.dumps(analyse(set_apart(made))))
     assert "ladder" not in draw_figures(study, curves_table(made))
     assert "1 of the 3 sizes" in json.dumps(study["ladder"])
+
+
+# --- params.yaml and studies
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"tuned": ["model.d_ff"]}, r"study\.tuned .* holds 'model\.d_ff': only settings of train"),
+        ({"tuned": ["train.budget.flops"]}, r"only settings of train other than its budget"),
+        ({"tuned": ["train.lrr"]}, r"holds 'train\.lrr', which is unknown; did you mean train\.lr\?"),
+        ({"ladder": {"a": ["base", "nix"]}}, r"study\.ladder\.a .* holds 'nix', which is not one of arms: base, mqa"),
+        ({"ladder": {"a": ["base"], "b": ["base"]}}, r"study\.ladder has the arm 'base' in more than one family"),
+    ],
+)
+def test_what_cannot_be_tuned_or_climbed_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(IsoflopError, match=words):
+        make_study(**fields)
+
+
+def test_a_study_file_may_hold_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    study = read_study("kv_heads")
+    names = list(study.arms)
+    both = dataclasses.replace(study, tuned=["train.lr", "train.muon_lr"], ladder={"mha": names[:1], "mqa": names[1:2]})
+    params = parse_params(applied(repository_params(), "kv_heads", both), "params.yaml")
+    assert params.study.tuned == ["train.lr", "train.muon_lr"]
+    assert params.study.ladder == {"mha": names[:1], "mqa": names[1:2]}
+    again = parse_params(applied(repository_params(), "kv_heads", study), "params.yaml")
+    assert (again.study.tuned, again.study.ladder) == ([], {})
 
 
 # --- arms that repeat another

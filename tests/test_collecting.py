@@ -12,7 +12,7 @@ import pytest
 from isoflop.analysis import analyse
 from isoflop.collected import Collected, CollectedArm
 from isoflop.collecting import collect
-from isoflop.collecting.earlier import MAX_EARLIER, OTHER_BUDGET, TOO_MANY, UNASKED
+from isoflop.collecting.earlier import MAX_EARLIER, OTHER_BUDGET, OTHER_CODE, TOO_MANY, UNASKED
 from isoflop.tracking.database import ensure_store
 from studies import ARMS, params_text
 from workspace import Workspace
@@ -276,6 +276,31 @@ def test_a_run_of_another_study_is_the_control_where_its_configuration_is(space:
     found = gather(space)
     assert values(found.arms[0]) == {0: 1.50, 1: 1.51}
     assert set(origins(found.arms[0]).values()) == {"store"}
+
+
+def test_a_seed_that_other_code_trained_does_not_fill_in(space: Workspace) -> None:
+    record = json.loads(space.record("mqa", 1).read_text())
+    space.change(space.record("mqa", 1), provenance=record["provenance"] | {"code_digest": "older"})
+    gather(space)
+    space.remove("mqa", 1)
+    found = gather(space)
+    assert values(arm(found, "mqa")) == {0: 1.53}
+    assert arm(found, "mqa").missing_seeds == [1]
+    assert left_out(found) == [("mqa", 1, OTHER_CODE)]
+
+
+def test_a_committed_control_with_another_budget_is_no_control(space: Workspace) -> None:
+    gather(space)
+    text = (space.root / "params.yaml").read_text()
+    assert "flops: 4000000000000.0" in text
+    space.set_params(text.replace("flops: 4000000000000.0", "flops: 6000000000000.0"))
+    for name, seed in BPB:
+        space.run(name, seed, 1.4 + 0.01 * seed)
+    found = gather(space)
+    assert found.arms[0].label == "base · budget.flops=6e+12"
+    assert "was given another compute budget" in found.control_note
+    assert [each.role for each in found.arms] == ["control", "exploratory"]
+    assert {reason for _, _, reason in left_out(found)} <= {OTHER_BUDGET}
 
 
 # --- the rest of the store

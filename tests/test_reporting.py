@@ -274,6 +274,16 @@ def test_excluded_runs_stand_with_their_reasons() -> None:
     assert section(text_of(make_study()), "Runs left out").strip() == "None."
 
 
+def test_many_arms_left_out_for_one_reason_are_counted() -> None:
+    few = [(f"old{i}", seed, "another budget") for i in range(3) for seed in (1, 0)]
+    assert section(text_of(exclude(make_study(), *few)), "Runs left out").count("| 0 and 1 | another budget |") == 3
+    many = [(f"old{i}", seed, "another budget") for i in range(40) for seed in (0, 1)]
+    rows = section(text_of(exclude(make_study(), *many, ("base", 9, "not asked for"))), "Runs left out").splitlines()
+    assert "| 40 arms | 80 runs | another budget |" in rows
+    assert "| `base` | 9 | not asked for |" in rows
+    assert len([row for row in rows if row.startswith("|")]) == 4
+
+
 def test_committed_evaluations_alone_are_enough(tmp_path: Path) -> None:
     text = (write_all(from_git(from_git(make_study(), "base"), "mqa"), tmp_path) / "report.md").read_text()
     assert "6 runs from evaluations committed to git were not made in this workspace" in text

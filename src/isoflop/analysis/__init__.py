@@ -33,7 +33,7 @@ def analyse(collected: Collected, *, predictions_committed: Mapping[str, str] | 
     Differences are arm minus control in bits per byte: negative, the arm is better. What cannot be known (one seed
     has no spread, a store run has no history) is None. `predictions_committed` holds `rev` and `time` (ISO 8601) of
     the commit in which the predictions first stood, where that is known. `collected` has been through `set_apart`.
-    Raises IsoflopError on a margin that is not positive or a prediction that cannot be read.
+    Raises IsoflopError on a margin that is not positive.
     """
     study = collected.params.study
     by_label = dict(zip(labels(collected.arms), collected.arms, strict=True))

@@ -135,11 +135,8 @@ def score_predictions(
 
 def _size(prediction: Mapping[str, object]) -> float | None:
     size = prediction.get("size")
-    if size is None:
-        return None
-    if isinstance(size, bool) or not isinstance(size, int | float):
-        raise IsoflopError(f"params.yaml: study.predictions: size = {size!r} must be a number of bits per byte")
-    return float(size)
+    assert size is None or isinstance(size, int | float), "params.yaml was checked"
+    return None if size is None else float(size)
 
 
 def _planned(name: str, arms: Mapping[str, CollectedArm]) -> str | None:

@@ -38,8 +38,10 @@ def ladder(study: dict[str, Any]) -> Drawing | None:
     caption = "Test bits per byte"
     if curved:
         _isoflops(panels[0], study["ladder"], styles, narrow=several)
-        caption += " against size, a curve per budget (FLOPs, at its end); points: single runs, line and band: fitted "
-        caption += "parabola with its 95 % bootstrap band, ring: its minimum."
+        caption += " against size, a curve per budget (FLOPs, at its end); points: single runs, line: their mean"
+        if any(budget["fit"] for family in study["ladder"] for budget in family["budgets"]):
+            caption += " or, from three sizes on, a fitted parabola with its 95 % bootstrap band, ring: its minimum"
+        caption += "."
     if several:
         for name, found in ends.items():
             _best(panels[-1], found, styles[name])

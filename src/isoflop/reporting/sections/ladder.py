@@ -24,14 +24,17 @@ def _blocks(study: dict[str, Any], drawings: dict[str, Drawing]) -> Iterator[Blo
     if any(budget["fit"] for _, budget in budgets):
         columns = ("family", "budget", "runs", "sizes", "best size", "95 % interval", "bpb there", "95 % band")
         rows = [_fit_row(name, budget) for name, budget in budgets]
-        yield table(columns, rows, text_columns=(0, 4, 5))
+        yield table(columns, rows, text_columns=(0, 4))
         yield Text(
             text="At each budget a parabola in the logarithm of the parameters goes through all runs of a family "
             "(Hoffmann et al. 2022, approach 2); its minimum is given only where it lies inside the sizes that were "
             "trained. Bands and intervals come from a parametric bootstrap with the variance drawn anew, which agrees "
             "with the t interval for few runs. Minima of two families are not tested against each other here."
         )
-    yield table(("family", "budget", "arm", "parameters", "test bpb", "sd", "seeds"), list(_rung_rows(study)))
+    else:
+        yield Text(text="No family has three sizes at one budget, which a fitted minimum would take.")
+    names = ("family", "budget", "arm", "parameters", "test bpb", "sd", "seeds")
+    yield table(names, list(_rung_rows(study)), text_columns=(0, 2))
     yield from _multipliers(study)
     if remarks := list(_remarks(study)):
         yield Bullets(items=remarks)

@@ -16,7 +16,10 @@ def sections(study: dict[str, Any]) -> Iterator[Section]:
 
 
 def _blocks(study: dict[str, Any]) -> Iterator[Block]:
-    keys, grids = study["tuned"]["keys"], study["tuned"]["grids"]
+    keys = study["tuned"]["keys"]
+    compared = {arm["label"] for arm in study["arms"]}
+    # Rungs of a ladder have grids as well; those with one setting have nothing to tell.
+    grids = [g for g in study["tuned"]["grids"] if _best(g)["label"] in compared or len(g["candidates"]) > 1]
     names = [key.rpartition(".")[2] for key in keys]
     columns = ("arm", *names, "last val bpb", "above its best", "seeds", "outcome")
     rows = [_row(candidate, grid, keys) for grid in grids for candidate in grid["candidates"]]
@@ -62,19 +65,25 @@ def _remarks(grids: Sequence[dict[str, Any]], keys: Sequence[str]) -> Iterator[s
     control, *others = grids
     tuned = [grid for grid in others if _was_tuned(grid)]
     if not _was_tuned(control):
-        why = esc(control["problem"] or "it was trained with one setting")
-        yield f"Whether the best setting moves cannot be said: the control has no choice of its own ({why})."
+        reason = esc(control["problem"] or "trained with one setting")
+        yield f"Whether the best setting moves cannot be said: the control was not tuned itself ({reason})."
     elif tuned:
         yield from _moved(control, tuned, keys)
-    for grid in grids:
-        name = code(_best(grid)["label"])
-        if not _was_tuned(grid) and grid is not control:
-            why = esc(grid["problem"] or "it was trained with one setting")
-            yield f"{name} was not tuned ({why}): against a tuned control it is at a disadvantage."
-        elif _tried(grid, keys) != _tried(control, keys) and _was_tuned(control):
+    why: dict[str, list[str]] = {}
+    for grid in others:
+        if not _was_tuned(grid):
+            why.setdefault(grid["problem"] or "trained with one setting", []).append(code(_best(grid)["label"]))
+    for reason, names in why.items():
+        verb = "was" if len(names) == 1 else "were"
+        yield f"{listed(names)} {verb} not tuned ({esc(reason)}): a disadvantage against a tuned control."
+    for grid in tuned:
+        if _tried(grid, keys) != _tried(control, keys) and _was_tuned(control):
+            name = code(_best(grid)["label"])
             yield f"{name} was chosen among other settings than the control: the larger choice is the luckier one."
-        for key, end, value in _edges(grid, keys):
-            yield f"The best {code(key)} of {name}, {value:g}, is the {end} tried: a better one may lie beyond."
+    for grid in (control, *tuned):
+        if edges := list(_edges(grid, keys)):
+            name = code(_best(grid)["label"])
+            yield f"{name} is best at the edge of its grid ({listed(edges)}): a better setting may lie beyond."
 
 
 def _moved(control: dict[str, Any], tuned: Sequence[dict[str, Any]], keys: Sequence[str]) -> Iterator[str]:
@@ -103,8 +112,8 @@ def _tried(grid: dict[str, Any], keys: Sequence[str]) -> list[tuple[str, ...]]:
     return sorted(tuple(setting(candidate["settings"][key]) for key in keys) for candidate in grid["candidates"])
 
 
-def _edges(grid: dict[str, Any], keys: Sequence[str]) -> Iterator[tuple[str, str, float]]:
-    """Tuned numbers whose best value is the lowest or highest of at least two."""
+def _edges(grid: dict[str, Any], keys: Sequence[str]) -> Iterator[str]:
+    """Tuned numbers whose best value is the lowest or highest of at least two: `lr` = 0.003, the lowest."""
     if not _was_tuned(grid):
         return
     for key in keys:
@@ -113,7 +122,8 @@ def _edges(grid: dict[str, Any], keys: Sequence[str]) -> Iterator[tuple[str, str
         if best is not None and len(tried) > 1:
             numbers = sorted(value for value in tried if value is not None)
             if best in (numbers[0], numbers[-1]):
-                yield key.rpartition(".")[2], "lowest" if best == numbers[0] else "highest", best
+                end = "lowest" if best == numbers[0] else "highest"
+                yield f"{code(key.rpartition('.')[2])} = {best:g}, the {end} tried"
 
 
 def _number(settings: Mapping[str, Any], key: str) -> float | None:
