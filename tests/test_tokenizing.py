@@ -266,6 +266,17 @@ def test_an_error_in_a_thread_reaches_the_caller() -> None:
         list(in_order(lambda i: 1 // i, [1, 2, 0, 3], threads=2))
 
 
+@pytest.mark.parametrize("name", ["train.bin", "val.bin"])
+def test_no_thread_outlives_a_failure(tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Threads left to the garbage collector lock up the process when it runs in a thread that is just starting."""
+    fill_disk_at(name, monkeypatch)
+    before = set(threading.enumerate())
+    with pytest.raises(IsoflopError) as raised:
+        write_tokens(raw, tmp_path / "tokens/byte", BYTE, data_config())
+    assert raised.traceback  # which still holds every frame, generators included
+    assert set(threading.enumerate()) == before
+
+
 # The stage
 
 

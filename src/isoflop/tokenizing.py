@@ -11,9 +11,9 @@ import hashlib
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -147,13 +147,23 @@ def encode_into(
         return batch.read
 
     total = sum((raw / name).stat().st_size for name in ("train.txt", "valid.txt"))
-    with _progress("encoding", total) as bar:
-        for _, read in in_order(add, in_order(encode, stream, threads), threads=1):
+    with (
+        _progress("encoding", total) as bar,
+        closing(in_order(encode, stream, threads)) as encoded,
+        closing(in_order(add, encoded, threads=1)) as added,
+    ):
+        for _, read in added:
             bar.update(read)
 
 
-def in_order(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[tuple[Item, Result]]:
-    """`(item, function(item))` for each item, in order, on `threads` threads and few items ahead."""
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int
+) -> Generator[tuple[Item, Result], None, None]:
+    """`(item, function(item))` for each item, in order, on `threads` threads and few items ahead.
+
+    Close it where it may not be read to its end. Left to the garbage collector, which runs in whatever thread
+    allocates, its threads would be joined there: in one that is just starting, Python 3.11 locks up.
+    """
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for item in items:
