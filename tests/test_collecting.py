@@ -13,6 +13,8 @@ from isoflop.analysis import analyse
 from isoflop.collected import Collected, CollectedArm
 from isoflop.collecting import collect
 from isoflop.collecting.earlier import MAX_EARLIER, OTHER_BUDGET, OTHER_CODE, TOO_MANY, UNASKED
+from isoflop.stages import collect as collect_stage
+from isoflop.stages import report as report_stage
 from isoflop.tracking.database import ensure_store
 from studies import ARMS, params_text
 from workspace import Workspace
@@ -192,6 +194,39 @@ def test_without_git_the_control_is_the_file_as_it_stands(space: Workspace, monk
     found = gather(space)
     assert [(each.label, each.role) for each in found.arms] == [("base", "control"), ("mqa", "planned")]
     assert found.baseline_rev is None
+
+
+# --- from files to the report
+
+
+def report_of(space: Workspace) -> str:
+    """report.md as the two stages write it."""
+    collect_stage.main()
+    report_stage.main()
+    return (space.root / "reports/kv_heads/report.md").read_text()
+
+
+def test_one_evaluation_file_changes_the_report_and_nothing_else_does(space: Workspace) -> None:
+    before = report_of(space)
+    written = {path: path.read_bytes() for path in (space.root / "reports").rglob("*") if path.is_file()}
+    assert report_of(space) == before
+    assert written == {path: path.read_bytes() for path in (space.root / "reports").rglob("*") if path.is_file()}
+    space.change(space.evaluation("mqa", 1), bpb=1.56)
+    after = report_of(space)
+    # Differences +0.03 and +0.01 become +0.03 and +0.05.
+    assert ("+0.0200" in before, "+0.0400" in before) == (True, False)
+    assert ("+0.0200" in after, "+0.0400" in after) == (False, True)
+    assert "| `mqa` | 1 | finished | 1.5600 |" in after
+
+
+def test_a_deleted_seed_is_said_in_the_report(space: Workspace) -> None:
+    assert "no run of seed" not in report_of(space)
+    space.remove("mqa", 1)
+    (space.root / "mlflow.db").unlink()
+    shutil.rmtree(space.root / "mlartifacts")
+    text = report_of(space)
+    assert "`mqa`: no run of seed 1, which params.yaml asks for" in text
+    assert "There is no verdict on `mqa`" in text
 
 
 # --- the control as committed

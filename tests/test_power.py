@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from isoflop.analysis import analyse
 from isoflop.collecting import collect
 from isoflop.errors import IsoflopError
 from isoflop.files import write_json
+from isoflop.params import parse_params
 from isoflop.power import __main__ as command
-from isoflop.power.known import LAST, Known, known_runs
-from isoflop.power.outlook import Outlook, outlook, plan_of
+from isoflop.power.known import LAST, Known, known_runs, plan_of
+from isoflop.power.outlook import Outlook, outlook
 from isoflop.power.tables import show
 from isoflop.statistics.intervals import noise_floor
 from isoflop.statistics.sample_size import POWER, chances, seeds_needed, smallest_detectable
@@ -228,7 +228,13 @@ def test_runs_are_found_in_the_store_and_in_reports(space: Workspace) -> None:
     (space.root / "mlflow.db").unlink()
     assert known_runs(space.params).finished(space.plan("base")) == {}
     write_json(space.root / "reports" / "kv_heads" / "study.json", study)
-    assert known_runs(space.params).finished(space.plan("base")) == BASE
+    reported = known_runs(space.params)
+    assert reported.finished(space.plan("base")) == BASE
+    cost = study["arms"][0]["cost"]
+    assert reported.timings[0] == {"flops_per_s": cost["flops"] / cost["train_s"], "other_s": cost["eval_s"]}
+    speed = reported.speed(1000, None)
+    assert speed is not None
+    assert speed.source == "median of the last 2 arms in reports, on the machine they ran on"
     study["corpus"]["data_digest"] = "another corpus"
     write_json(space.root / "reports" / "kv_heads" / "study.json", study)
     assert known_runs(space.params).finished(space.plan("base")) == {}
@@ -287,8 +293,20 @@ def test_impossible_values_are_refused(argv: list[str], capsys: pytest.CaptureFi
     assert argv[0] in capsys.readouterr().err
 
 
-def test_tokens_that_are_not_there_are_named(space: Workspace) -> None:
+def test_a_fresh_clone_has_plans_and_evaluations_but_no_tokens(space: Workspace) -> None:
+    for seed, bpb in BASE.items():
+        space.run("base", seed, bpb)
+    plan = space.plan("base")
     shutil.rmtree(space.root / "data")
+    shutil.rmtree(space.root / "experiments/runs")
+    assert plan_of(space.params, "base") == plan
+    known = known_runs(space.params)
+    assert known.finished(plan) == BASE
+    assert outlook(space.params, known).noise.sd == pytest.approx(0.01)
+    # A plan of another configuration says nothing of this one: then the tokens are asked for.
+    other = parse_params(text_of({"base": {"model.d_ff": 320}, **{"mqa": ARMS["mqa"]}}, [0]), "params.yaml")
+    with pytest.raises(IsoflopError, match="dvc repro tokenize@byte"):
+        plan_of(other, "base")
+    (space.root / "experiments/plan/base.yaml").unlink()
     with pytest.raises(IsoflopError, match="dvc repro tokenize@byte"):
         plan_of(space.params, "base")
-    assert math.isfinite(space.plan("base").predicted.flops)

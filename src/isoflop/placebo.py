@@ -27,8 +27,8 @@ from isoflop import paths
 from isoflop.errors import IsoflopError
 from isoflop.params import load_params
 from isoflop.power.arguments import count_of, positive
-from isoflop.power.known import known_runs
-from isoflop.power.outlook import Noise, measured_noise, plan_of
+from isoflop.power.known import known_runs, plan_of
+from isoflop.power.outlook import Noise, measured_noise
 from isoflop.reporting.text import bpb, percent, plural
 from isoflop.schema import plain
 from isoflop.stages import run

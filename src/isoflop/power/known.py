@@ -13,7 +13,7 @@ from typing import Any
 from isoflop import paths
 from isoflop.files import read_json
 from isoflop.params import Params, resolve_arm
-from isoflop.plan import Plan
+from isoflop.plan import Plan, make_plan
 from isoflop.protocol import protocol, protocol_hash
 from isoflop.tokens import read_meta
 from isoflop.tracking.queries import FoundRun, all_runs
@@ -32,10 +32,14 @@ class Speed:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """`results` is config_hash -> seed -> test bpb, None where the run diverged. `timings` has the latest run first."""
+    """`results` is config_hash -> seed -> test bpb, None where the run diverged. `timings` has the latest run first.
+
+    `timed` says of what they are.
+    """
 
     results: Mapping[str, Mapping[int, float | None]] = field(default_factory=dict)
     timings: list[dict[str, float]] = field(default_factory=list)
+    timed: str = "runs"
 
     def finished(self, plan: Plan) -> dict[int, float]:
         """Test bits per byte of the finished seeds of this configuration."""
@@ -50,7 +54,22 @@ class Known:
         if not last:
             return None
         rate = median(each["flops_per_s"] for each in last)
-        return Speed(flops_per_s=rate, other_s=other, source=f"median of the last {len(last)} runs")
+        return Speed(flops_per_s=rate, other_s=other, source=f"median of the last {len(last)} {self.timed}")
+
+
+def plan_of(params: Params, name: str) -> Plan:
+    """The arm against the tokens at hand; where there are none (a fresh clone), its plan as committed.
+
+    Raises IsoflopError where neither fits.
+    """
+    arm = resolve_arm(params, name)
+    folder, committed = paths.TOKENS / arm.tokenizer, paths.PLANS / f"{name}.yaml"
+    if not (folder / "meta.json").is_file() and committed.is_file():
+        plan = Plan.read(committed)
+        shape = {key: getattr(plan.model, key) for key in vars(arm.model)}
+        if (plan.tokenizer_spec, shape, plan.train) == (arm.tokenizer_spec, vars(arm.model), arm.train):
+            return plan
+    return make_plan(arm, read_meta(folder), params.study.name)
 
 
 def known_runs(params: Params) -> Known:
@@ -58,17 +77,22 @@ def known_runs(params: Params) -> Known:
 
     Of two results for one configuration and seed the store's latest counts.
     """
-    meta = read_meta(paths.TOKENS / resolve_arm(params, params.report.control).tokenizer)
+    data_digest = plan_of(params, params.report.control).data_digest
     root = paths.main_checkout()
     found: list[FoundRun] = []
     if os.environ.get("MLFLOW_TRACKING_URI") or (root / "mlflow.db").exists():  # else asking would make a store
-        found = all_runs(root, data_digest=meta.data_digest, protocol_hash=protocol_hash(params.eval))
+        found = all_runs(root, data_digest=data_digest, protocol_hash=protocol_hash(params.eval))
     results: dict[str, dict[int, float | None]] = {}
     for each in found:
         results.setdefault(each.config_hash, {}).setdefault(each.seed, each.bpb)
-    for config_hash, seed, bpb in (*_evaluations(params, meta.data_digest), *_reports(params, meta.data_digest)):
+    for config_hash, seed, bpb in (*_evaluations(params, data_digest), *_reports(params, data_digest)):
         results.setdefault(config_hash, {}).setdefault(seed, bpb)
-    return Known(results=results, timings=_timings(found))
+    if timings := _timings(found):
+        return Known(results=results, timings=timings)
+    # A fresh clone: other people's machine is a better guess than none, where it is said.
+    return Known(
+        results=results, timings=list(_reported_timings()), timed="arms in reports, on the machine they ran on"
+    )
 
 
 def _evaluations(params: Params, data_digest: str) -> Iterator[tuple[str, int, float | None]]:
@@ -99,6 +123,15 @@ def _timings(found: list[FoundRun]) -> list[dict[str, float]]:
         if timing := _timing(each.record or {}, each.evaluation):
             timings.append(timing)
     return timings
+
+
+def _reported_timings() -> Iterator[dict[str, float]]:
+    """Means of the arms in the reports, evaluation on test left out: it is not in them."""
+    for path in sorted(paths.REPORTS.glob("*/study.json")):
+        costs = [arm.get("cost", {}) for arm in _mapping(path).get("arms", ())]
+        for cost in costs:
+            if cost.get("train_s") and cost.get("measured"):
+                yield {"flops_per_s": cost["flops"] / cost["train_s"], "other_s": cost["eval_s"] or 0.0}
 
 
 def _timing(record: dict[str, Any], evaluation: dict[str, Any] | None) -> dict[str, float] | None:

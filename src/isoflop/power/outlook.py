@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isoflop import paths
 from isoflop.errors import IsoflopError
-from isoflop.params import Params, resolve_arm
-from isoflop.plan import Plan, make_plan
-from isoflop.power.known import Known, Speed
+from isoflop.params import Params
+from isoflop.plan import Plan
+from isoflop.power.known import Known, Speed, plan_of
 from isoflop.statistics.intervals import CONFIDENCE, Interval, noise_floor
 from isoflop.statistics.sample_size import MAX_SEEDS, POWER, Chances, chances, seeds_needed, smallest_detectable
-from isoflop.tokens import read_meta
 
 MENU = (2, 3, 4, 5, 6, 8, 10, 15, 20)
 
@@ -142,12 +140,6 @@ class _Biller:
             if self.speed is not None:
                 seconds += left * (own.predicted.flops / self.speed.flops_per_s + self.speed.other_s)
         return Bill(runs=runs, flops=flops, hours=None if self.speed is None else seconds / 3600)
-
-
-def plan_of(params: Params, name: str) -> Plan:
-    """The arm against the tokens at hand. Raises IsoflopError where there are none yet."""
-    arm = resolve_arm(params, name)
-    return make_plan(arm, read_meta(paths.TOKENS / arm.tokenizer), params.study.name)
 
 
 def measured_noise(control: Plan, known: Known, given: float | None) -> Noise:
