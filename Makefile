@@ -2,6 +2,7 @@
 # make ui      MLflow on the local store                      make lint   ruff and mypy
 # make study NAME=quickstart   put a study of experiments/ into params.yaml
 #
+# JOBS=4 trains four runs at a time (default: as many as pay off on this machine; 1: plain `dvc repro`).
 # PYTHON=python3.12 chooses the interpreter; TORCH=keep leaves the torch that is installed in .venv alone.
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ WITH := PATH="$(BIN):$$PATH" PYTHONPATH=src
 .PHONY: repro test test-fast ui lint study setup clean
 
 repro: setup
-	$(WITH) dvc repro
+	$(WITH) python -m isoflop.engine $(if $(JOBS),--jobs $(JOBS))
 
 test: setup
 	$(WITH) pytest
