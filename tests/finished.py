@@ -27,7 +27,7 @@ SMALL = (
 def plan_of(*replacements: tuple[str, str], meta: TokenMeta | None = None, **model: Any) -> Plan:
     """The plan of the committed `base`, small, with pieces of params.yaml and values of the model replaced."""
     params = parse_params(params_text(*SMALL, *replacements), "params.yaml")
-    plan = make_plan(resolve_arm(params, "base"), meta or token_meta(), "s")
+    plan = make_plan(resolve_arm(params, "base"), meta or token_meta())
     return dataclasses.replace(plan, model=dataclasses.replace(plan.model, **model))
 
 

@@ -232,7 +232,7 @@ def _arm(params: Params, name: str, role: Any, target: Mapping[int, float], sour
         "tokenizer": arm.tokenizer,
         "tokenizer_spec": plain(arm.tokenizer_spec),
         "model": plain(model),
-        "train": plain(arm.train),
+        "train": plain(arm.train.config()),
     }
     made = CollectedArm(
         label=name,
@@ -252,10 +252,10 @@ def _arm(params: Params, name: str, role: Any, target: Mapping[int, float], sour
 
 def _run(arm: CollectedArm, seed: int, bpb: float, source: str) -> CollectedRun:
     p = arm.predicted
-    identity = {"arm": arm.name, "seed": seed, "study": "kv_heads", "run_uid": digest_of([arm.name, seed], 32)}
+    identity = {"arm": arm.name, "seed": seed, "run_uid": digest_of([arm.name, seed], 32)}
     identity |= {"run_key": digest_of([arm.config_hash, seed]), "config_hash": arm.config_hash}
     identity |= {"data_digest": "d" * 64, "tokens_digest": "e" * 64, "status": "finished"}
-    measured = {"steps": p["steps"], "flops": p["flops"], "parameters": p["parameters"], "changes": arm.changes}
+    measured = {"steps": p["steps"], "flops": p["flops"], "parameters": p["parameters"]}
     return CollectedRun(
         seed=seed,
         origin="workspace",
@@ -297,7 +297,6 @@ def _evaluation(arm: CollectedArm, seed: int, bpb: float, source: str) -> dict[s
         "predicted": arm.predicted,
         "train_tokens": arm.predicted["tokens"],
         "flops_per_token": arm.predicted["flops_per_token"],
-        "eval_s": 3.2,
     }
 
 

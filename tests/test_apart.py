@@ -346,6 +346,7 @@ def test_a_family_at_one_budget_and_one_size_has_no_figure() -> None:
     [
         ({"tuned": ["model.d_ff"]}, r"study\.tuned .* holds 'model\.d_ff': only settings of train"),
         ({"tuned": ["train.budget.flops"]}, r"only settings of train other than its budget"),
+        ({"tuned": ["train.checkpoint_s"]}, r"holds 'train\.checkpoint_s': only settings of train other than"),
         ({"tuned": ["train.lrr"]}, r"holds 'train\.lrr', which is unknown; did you mean train\.lr\?"),
         ({"ladder": {"a": ["base", "nix"]}}, r"study\.ladder\.a .* holds 'nix', which is not one of arms: base, mqa"),
         ({"ladder": {"a": ["base"], "b": ["base"]}}, r"study\.ladder has the arm 'base' in more than one family"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from ruamel.yaml import YAML
 
 from conftest import ROOT
 from imports import closure, imported, modules
+from isoflop import paths
 
 SRC = ROOT / "src"
 KNOWN = modules(SRC)
@@ -18,7 +20,7 @@ PIPELINE = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8")
 # not train everything again.
 WITHOUT_EFFECT = {
     "isoflop.tracking": "MLflow is a view of the run",
-    "isoflop.baseline": "names the run in MLflow",
+    "isoflop.occasion": "names the run in MLflow, and says how often it is saved",
     "isoflop.git": "provenance: what it says is recorded, not used",
 }
 # `collect` and `report` are cheap and write what these modules decide.
@@ -54,6 +56,17 @@ def test_deps_are_what_the_stage_imports(stage: str) -> None:
     superfluous = {name for name in superfluous if not any(f in KNOWN[name].parents for f in folders)}
     assert not missing, f"dvc.yaml: {stage}: deps lack {sorted(missing)}"
     assert not superfluous, f"dvc.yaml: {stage}: deps name what it does not import: {sorted(superfluous)}"
+
+
+@pytest.mark.parametrize("stage", ["collect", "report"])
+def test_deps_hold_every_folder_that_is_opened(stage: str) -> None:
+    text = "".join(KNOWN[name].read_text(encoding="utf-8") for name in closure(f"isoflop.stages.{stage}", KNOWN))
+    # params.yaml is in `params`, and of a study's file only its history in git is asked.
+    opened = {name for name in re.findall(r"\bpaths\.([A-Z]+)", text) if name not in ("PARAMS", "STUDIES")}
+    assert len(opened) > 1, "the rule is about something"
+    for folder in (str(getattr(paths, name)) for name in opened):
+        known = (*PIPELINE[stage]["deps"], *map(str, PIPELINE[stage]["outs"]))
+        assert any(folder in each for each in known), f"dvc.yaml: {stage}: deps lack {folder}"
 
 
 @pytest.mark.parametrize("stage", PIPELINE)

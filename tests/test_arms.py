@@ -18,7 +18,7 @@ from isoflop.model.attention import attend, attend_explicitly, causal_mask
 from isoflop.model.gpt import GPT
 from isoflop.model.layers import MLP, LayerNorm, RMSNorm
 from isoflop.model.positions import rope_table
-from isoflop.model.retention import Retention, RetentionState, retain, retain_from
+from isoflop.model.retention import Retention, RetentionState, retain
 from isoflop.sampling import context_start, generate
 from test_model import ids_of, seeded_gpt, strong_gpt
 
@@ -108,7 +108,7 @@ def test_rope_beyond_the_trained_context_agrees_with_an_independent_implementati
                 frequency = (1 - ramp) * frequency / stretch + ramp * frequency
                 length = 0.1 * math.log(stretch) + 1
             expected = length * complex(math.cos(position * frequency), math.sin(position * frequency))
-            assert abs(complex(table[position, pair]) - expected) < 1e-5, (scaling, pair, position)
+            assert abs(complex(*table[position, pair].tolist()) - expected) < 1e-5, (scaling, pair, position)
 
 
 def test_ntk_interpolates_the_slowest_pair_and_keeps_the_fastest() -> None:
@@ -237,35 +237,107 @@ def test_masks_are_usable_in_training_after_inference() -> None:
 # --- linear layers
 
 
-def test_retention_is_its_recurrence() -> None:
-    b, h, t, c = 2, 3, 9, 4
-    q, k, v = (random(b, h, t, c, seed=i, dtype=torch.float64) for i in range(3))
-    decay = torch.rand(b, h, t, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    state = torch.zeros(b, h, c, c, dtype=torch.float64)
-    expected = []
-    for i in range(t):
-        state = decay[:, :, i, None, None] * state + k[:, :, i, :, None] * v[:, :, i, None, :]
-        expected.append(torch.einsum("bhc,bhcd->bhd", q[:, :, i] / math.sqrt(c), state))
-    torch.testing.assert_close(retain(q, k, v, decay.log()), torch.stack(expected, dim=2), rtol=1e-10, atol=1e-10)
+def recurrence(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor) -> Tensor:
+    """S_t = g_t S_{t-1} + k_t^T v_t, y_t = q_t S_t / sqrt C, one position after the other."""
+    state = q.new_zeros(*q.shape[:2], q.shape[-1], q.shape[-1])
+    outputs = []
+    for i in range(q.shape[2]):
+        state = log_decay[:, :, i, None, None].exp() * state + k[:, :, i, :, None] * v[:, :, i, None, :]
+        outputs.append(torch.einsum("bhc,bhcd->bhd", q[:, :, i] / math.sqrt(q.shape[-1]), state))
+    return torch.stack(outputs, dim=2)
+
+
+def of_all_pairs(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor) -> Tensor:
+    """The parallel form: every pair of positions at its distance."""
+    cumulated = log_decay.cumsum(-1)
+    decay = (cumulated[..., :, None] - cumulated[..., None, :]).exp().tril()
+    return (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) * decay) @ v
+
+
+def with_gradients(form: Any, *given: Tensor) -> list[Tensor]:
+    """What `form` makes of leaves of its own, and the gradients of a weighted sum of it."""
+    leaves = [x.clone().requires_grad_() for x in given]
+    y = form(*leaves)
+    (y * random(*y.shape, seed=9).to(y.dtype)).sum().backward()
+    return [y.detach(), *(leaf.grad for leaf in leaves)]
+
+
+@pytest.mark.parametrize("t", [1, 2, 7, 8, 9, 64, 75])
+@pytest.mark.parametrize("chunk", [1, 4, 8, 32, 1000])
+def test_retention_in_chunks_is_all_pairs_is_the_recurrence(t: int, chunk: int) -> None:
+    b, h, c = 2, 3, 4
+    given = [random(b, h, t, c, seed=i, dtype=torch.float64) for i in range(3)]
+    given.append(F.logsigmoid(random(b, h, t, seed=3, dtype=torch.float64)))
+    chunked = with_gradients(lambda *x: retain(*x, chunk=chunk)[0], *given)
+    for reference in (recurrence, of_all_pairs):
+        for got, expected in zip(chunked, with_gradients(reference, *given), strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("cuts", [(9,), (1,) * 9, (4, 5), (1, 7, 1)])
-def test_retention_in_pieces_equals_retention_at_once(cuts: tuple[int, ...]) -> None:
-    q, k, v = (random(1, 2, 9, 4, seed=i) for i in range(3))
-    log_decay = -torch.rand(1, 2, 9, generator=torch.Generator().manual_seed(3))
-    whole, state, parts, at = retain(q, k, v, log_decay), torch.zeros(1, 2, 4, 4), [], 0
-    for n in cuts:
-        piece = slice(at, at + n)
-        y, state = retain_from(state, q[:, :, piece], k[:, :, piece], v[:, :, piece], log_decay[:, :, piece])
+@pytest.mark.parametrize("chunk", [2, 32])
+def test_retention_in_pieces_equals_retention_at_once(cuts: tuple[int, ...], chunk: int) -> None:
+    given = [random(1, 2, 9, 4, seed=i, dtype=torch.float64) for i in range(3)]
+    given.append(F.logsigmoid(random(1, 2, 9, seed=3, dtype=torch.float64)))
+    state, parts = None, []
+    for piece in torch.arange(9).split(cuts):
+        y, state = retain(*(x[:, :, piece] for x in given), state, chunk)
         parts.append(y)
-        at += n
-    torch.testing.assert_close(torch.cat(parts, dim=2), whole, rtol=1e-4, atol=1e-5)
+    whole, end = retain(*given)
+    torch.testing.assert_close(torch.cat(parts, dim=2), whole, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(state, end, rtol=1e-12, atol=1e-12)
 
 
-def test_strong_decay_does_not_overflow() -> None:
-    q = random(1, 1, 256, 4)
-    y = retain(q, q, q, torch.full((1, 1, 256), -50.0))
-    torch.testing.assert_close(y, (q * q).sum(-1, keepdim=True) / 2 * q, rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("chunk", [16, 32])
+def test_extreme_decays_neither_overflow_nor_vanish(chunk: int) -> None:
+    """Memories of one token, of all tokens, and both in turns, in float32 against float64."""
+    given = [random(1, 1, 256, 4, seed=i) for i in range(3)]
+    turns = torch.where(torch.arange(256) % 3 == 0, -50.0, -1e-6)
+    for log_decay in (torch.full((256,), -50.0), torch.full((256,), -3e4), torch.zeros(256), turns):
+        got = with_gradients(lambda *x: retain(*x, chunk=chunk)[0], *given, log_decay[None, None])
+        exact = [x.double() for x in (*given, log_decay[None, None])]
+        assert all(torch.isfinite(x).all() for x in got)
+        for mine, expected in zip(got, with_gradients(recurrence, *exact), strict=True):
+            torch.testing.assert_close(mine.double(), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_long_retention_never_makes_a_matrix_of_all_pairs() -> None:
+    sizes: list[int] = []
+
+    def note(x: Tensor) -> Tensor:
+        sizes.append(x.numel())
+        return x
+
+    def most(t: int) -> int:
+        """Values in the largest tensor that the backward pass keeps."""
+        sizes.clear()
+        given = [random(1, 1, t, 4, seed=i).requires_grad_() for i in range(3)]
+        with torch.autograd.graph.saved_tensors_hooks(note, note):
+            retain(*given, -torch.rand(1, 1, t), chunk=8)
+        return max(sizes)
+
+    assert most(512) == 512 * 8
+    assert most(1024) == 2 * most(512)
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_a_linear_layer_shares_its_keys_as_attention_does(kv_heads: int) -> None:
+    """Grouped heads equal as many heads with tied weights, in values and, summed over a group, in gradients."""
+    shared, tied = (Retention(model_config(n_kv_head=n, block_size=80)) for n in (kv_heads, 4))
+    with torch.no_grad():
+        for i, p in enumerate(shared.parameters()):
+            p.copy_(random(*p.shape, seed=i) * 0.5)
+        state = shared.state_dict()
+        for name in ("k.weight", "v.weight"):
+            state[name] = state[name].unflatten(0, (kv_heads, 8)).repeat_interleave(4 // kv_heads, 0).flatten(0, 1)
+        tied.load_state_dict(state)
+    x = random(2, 75, 32)
+    ys = [layer(x, None) for layer in (shared, tied)]
+    torch.testing.assert_close(*ys, rtol=1e-5, atol=1e-5)
+    for y in ys:
+        (y * random(*y.shape, seed=9)).sum().backward()
+    summed = tied.k.weight.grad.unflatten(0, (kv_heads, 4 // kv_heads, 8)).sum(1).flatten(0, 1)
+    torch.testing.assert_close(shared.k.weight.grad, summed, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("n_kv_head", [4, 2, 1])

@@ -13,9 +13,11 @@ from isoflop.analysis import analyse
 from isoflop.collected import Collected, CollectedArm
 from isoflop.collecting import collect
 from isoflop.collecting.earlier import MAX_EARLIER, OTHER_BUDGET, OTHER_CODE, TOO_MANY, UNASKED
+from isoflop.protocol import protocol_hash
 from isoflop.stages import collect as collect_stage
 from isoflop.stages import report as report_stage
 from isoflop.tracking.database import ensure_store
+from isoflop.tracking.queries import all_runs
 from studies import ARMS, params_text
 from workspace import Workspace
 
@@ -311,6 +313,47 @@ def test_a_run_of_another_study_is_the_control_where_its_configuration_is(space:
     found = gather(space)
     assert values(found.arms[0]) == {0: 1.50, 1: 1.51}
     assert set(origins(found.arms[0]).values()) == {"store"}
+
+
+def test_another_study_compares_the_runs_that_stand_and_links_them_where_they_are(space: Workspace) -> None:
+    before = gather(space)
+    space.set_params(text_of(ARMS, [0, 1], name="other"))
+    found = gather(space)
+    assert found.arms == before.arms, "the same runs, linked to the same places in MLflow"
+    assert found.excluded == []
+    (space.root / "mlflow.db").unlink()
+    shutil.rmtree(space.root / "mlartifacts")
+    again = gather(space)
+    assert [values(each) for each in again.arms] == [values(each) for each in before.arms]
+    assert all(run.run_id for each in again.arms for run in each.runs)
+    stored = all_runs(space.root, data_digest="d" * 64, protocol_hash=protocol_hash(space.params.eval))
+    assert {each.tags["study"] for each in stored} == {"kv_heads"}, "the study that they were trained for"
+
+
+def test_a_seed_that_the_user_removed_is_neither_shown_nor_missing(space: Workspace) -> None:
+    gather(space)
+    space.set_params(text_of(ARMS, [0]))
+    found = gather(space)
+    assert [values(each) for each in found.arms] == [{0: 1.50}, {0: 1.53}]
+    assert [each.missing_seeds for each in found.arms] == [[], []]
+    assert sorted(left_out(found)) == [("base", 1, UNASKED), ("mqa", 1, UNASKED)]
+
+
+def test_a_seed_that_the_user_removed_is_no_gap_of_the_committed_control(space: Workspace) -> None:
+    space.evaluation("base", 1).unlink()
+    space.commit()
+    space.remove("base", 1)
+    found = gather(experiment(space, seeds=[0]))
+    assert values(found.arms[0]) == {0: 1.50}
+    assert found.arms[0].missing_seeds == [], "seed 1 is committed, and nobody asks for it now"
+    assert values(arm(found, "mqa")) == {0: 1.53}
+
+
+def test_all_committed_seeds_of_a_control_that_changed_tell_the_noise(space: Workspace) -> None:
+    found = gather(experiment(space, seeds=[0]))
+    assert values(found.arms[0]) == {0: 1.50, 1: 1.51}
+    assert values(arm(found, "base · n_kv_head=2")) == {0: 1.60}
+    assert values(arm(found, "mqa")) == {0: 1.53}
 
 
 def test_a_seed_that_other_code_trained_does_not_fill_in(space: Workspace) -> None:

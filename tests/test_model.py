@@ -83,23 +83,23 @@ def test_gqa_equals_mha_whose_kv_heads_are_tied() -> None:
 
 
 def test_rope_is_complex_multiplication_of_interleaved_pairs() -> None:
-    x = torch.randn(1, 5, 2, 6, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(1, 2, 5, 6, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
     got = rotate(x, rope_table(6, 5, 100.0))
     for t in range(5):
         for pair in range(3):
             angle = t * 100.0 ** (-2 * pair / 6)
-            a, b = x[0, t, :, 2 * pair].double(), x[0, t, :, 2 * pair + 1].double()
+            a, b = x[0, :, t, 2 * pair].double(), x[0, :, t, 2 * pair + 1].double()
             real = a * math.cos(angle) - b * math.sin(angle)
             imaginary = a * math.sin(angle) + b * math.cos(angle)
-            torch.testing.assert_close(got[0, t, :, 2 * pair].double(), real, rtol=1e-5, atol=1e-6)
-            torch.testing.assert_close(got[0, t, :, 2 * pair + 1].double(), imaginary, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(got[0, :, t, 2 * pair].double(), real, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(got[0, :, t, 2 * pair + 1].double(), imaginary, rtol=1e-5, atol=1e-6)
 
 
 def test_rope_scores_depend_on_the_distance_only() -> None:
     generator = torch.Generator().manual_seed(0)
-    q, k = (torch.randn(8, generator=generator).expand(1, 32, 1, 8) for _ in range(2))
+    q, k = (torch.randn(8, generator=generator).expand(1, 1, 32, 8) for _ in range(2))
     table = rope_table(8, 32, 10000.0)
-    scores = rotate(q, table)[0, :, 0] @ rotate(k, table)[0, :, 0].T
+    scores = rotate(q, table)[0, 0] @ rotate(k, table)[0, 0].T
     for distance in (0, 1, 5, 20):
         diagonal = scores.diagonal(-distance)
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=0, atol=1e-4)

@@ -41,7 +41,7 @@ def meta(**tokens: int) -> TokenMeta:
 
 def plan_of(*replacements: tuple[str, str], arm: str = "base", **tokens: int) -> Plan:
     params = parse_params(params_text(*replacements), "params.yaml")
-    return make_plan(resolve_arm(params, arm), meta(**tokens), "kv_heads")
+    return make_plan(resolve_arm(params, arm), meta(**tokens))
 
 
 STEPS = (("    steps: null", "    steps: 100"),)
@@ -120,8 +120,12 @@ def test_a_missing_or_foreign_plan_is_named(tmp_path: Path) -> None:
     with pytest.raises(IsoflopError, match=r"gone\.yaml: no such plan; `dvc repro` makes it"):
         Plan.read(tmp_path / "gone.yaml")
     (tmp_path / "old.yaml").write_text("arm: base\nwhat: 3\n")
-    with pytest.raises(IsoflopError, match=r"old\.yaml: what is unknown.*written by another version"):
+    with pytest.raises(IsoflopError, match=r"old\.yaml: what is unknown.*`dvc repro -s -f plan@old` makes it anew"):
         Plan.read(tmp_path / "old.yaml")
+    (tmp_path / "base-3").mkdir()
+    (tmp_path / "base-3" / "config.yaml").write_text("arm: base\nseed: 3\nwhat: 3\n")
+    with pytest.raises(IsoflopError, match=r"`dvc repro -s -f train@base-3` makes it anew"):
+        Plan.read(tmp_path / "base-3" / "config.yaml")
 
 
 def test_a_plan_is_frozen() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import shutil
@@ -18,7 +19,7 @@ from isoflop.files import write_json
 from isoflop.params import parse_params
 from isoflop.power import __main__ as command
 from isoflop.power.known import LAST, Known, known_runs, plan_of
-from isoflop.power.outlook import Outlook, outlook
+from isoflop.power.outlook import Outlook, evaluation_flops, outlook
 from isoflop.power.tables import show
 from isoflop.statistics.intervals import noise_floor
 from isoflop.statistics.sample_size import POWER, chances, seeds_needed, smallest_detectable
@@ -48,7 +49,7 @@ def text_of(arms: Any, seeds: list[int], **study: Any) -> str:
 def known_of(space: Workspace, *, base: dict[int, float | None] | None = None, mqa: int = 0) -> Known:
     results: dict[str, dict[int, float | None]] = {space.plan("base").config_hash: dict(base or BASE)}
     results[space.plan("mqa").config_hash] = {seed: 1.5 for seed in range(mqa)}
-    return Known(results=results, timings=[{"flops_per_s": 1e11, "other_s": 5.0}])
+    return Known(results=results, rates=[1e11])
 
 
 # --- seeds
@@ -133,9 +134,20 @@ def test_the_bill_by_hand(space: Workspace) -> None:
     base, mqa = (space.plan(name).predicted.flops for name in ("base", "mqa"))
     assert five.runs == 2 + 3
     assert five.flops == pytest.approx(2 * base + 3 * mqa)
-    assert five.hours == pytest.approx((2 * base / 1e11 + 3 * mqa / 1e11 + 5 * 5.0) / 3600)
+    scored = 2 * evaluation_flops(space.plan("base"), space.params.eval)
+    scored += 3 * evaluation_flops(space.plan("mqa"), space.params.eval)
+    assert five.hours == pytest.approx((2 * base + 3 * mqa + scored) / 1e11 / 3600)
     two = next(choice for choice in found.menu if choice.seeds == 2).bill
     assert (two.runs, two.flops, two.hours) == (0, 0.0, 0.0)
+
+
+def test_an_evaluation_costs_a_forward_pass_for_each_token_scored(space: Workspace) -> None:
+    plan, once = space.plan("base"), dataclasses.replace(space.params.eval, stride=0.5, contexts=[])
+    forward = plan.predicted.flops_per_token / 3
+    by_hand = forward * (plan.train.evals * plan.corpus.val_tokens + 2 * plan.corpus.test_tokens)
+    assert evaluation_flops(plan, once) == pytest.approx(by_hand)
+    more = dataclasses.replace(once, contexts=[64, 256])
+    assert evaluation_flops(plan, more) == pytest.approx(by_hand + forward * 2 * 2 * plan.corpus.test_tokens)
 
 
 def test_a_diverged_run_has_to_be_run_again(space: Workspace) -> None:
@@ -158,17 +170,17 @@ def test_arms_that_are_the_same_are_paid_once_and_arms_to_come_like_the_control(
 
 def test_the_speed_is_the_median_of_the_last_runs_or_the_one_given(space: Workspace) -> None:
     rates = [3.0, 1.0, 2.0] + [100.0] * LAST
-    known = Known(timings=[{"flops_per_s": rate, "other_s": rate} for rate in rates])
+    known = Known(rates=rates)
     speed = known.speed(1000, None)
     assert speed is not None
-    assert (speed.flops_per_s, speed.other_s) == (100.0, 100.0)
+    assert speed.flops_per_s == 100.0
     assert speed.source == f"median of the last {LAST} runs"
-    few = Known(timings=known.timings[:3]).speed(1000, None)
+    few = Known(rates=rates[:3]).speed(1000, None)
     assert few is not None
     assert few.flops_per_s == 2.0
     given = Known().speed(1000, 50.0)
     assert given is not None
-    assert (given.flops_per_s, given.other_s) == (50_000.0, 0.0)
+    assert given.flops_per_s == 50_000.0
     assert Known().speed(1000, None) is None
 
 
@@ -183,11 +195,9 @@ def test_runs_of_this_workspace_are_known_without_a_store(space: Workspace) -> N
     assert not (space.root / "mlflow.db").exists(), "asking makes no store"
     assert known.finished(space.plan("base")) == BASE
     assert known.results[space.plan("mqa").config_hash] == {0: None}
-    assert len(known.timings) == 3, "a run that diverged says nothing of speed"
+    assert len(known.rates) == 3, "a run that diverged says nothing of speed"
     record = json.loads(space.record("base", 2).read_text())
-    scored = json.loads(space.evaluation("base", 2).read_text())
-    assert known.timings[0]["flops_per_s"] == pytest.approx(record["flops"] / record["timing"]["train_s"])
-    assert known.timings[0]["other_s"] == pytest.approx(record["timing"]["eval_s"] + scored["eval_s"])
+    assert known.rates[0] == pytest.approx(record["flops"] / record["timing"]["train_s"])
 
 
 @pytest.mark.parametrize("field", ["config_hash", "data_digest", "protocol_hash"])
@@ -201,7 +211,7 @@ def test_a_resumed_run_says_nothing_of_speed(space: Workspace) -> None:
     space.run("base", 0, 1.5)
     record = json.loads(space.record("base", 0).read_text())
     space.change(space.record("base", 0), timing=record["timing"] | {"resumed": 1})
-    assert known_runs(space.params).timings == []
+    assert known_runs(space.params).rates == []
 
 
 def test_half_written_files_are_passed_over(space: Workspace) -> None:
@@ -223,7 +233,7 @@ def test_runs_are_found_in_the_store_and_in_reports(space: Workspace) -> None:
             space.remove(name, seed)
     known = known_runs(space.params)
     assert known.finished(space.plan("base")) == BASE
-    assert len(known.timings) == 6
+    assert len(known.rates) == 6
     shutil.rmtree(space.root / "mlartifacts")
     (space.root / "mlflow.db").unlink()
     assert known_runs(space.params).finished(space.plan("base")) == {}
@@ -231,7 +241,7 @@ def test_runs_are_found_in_the_store_and_in_reports(space: Workspace) -> None:
     reported = known_runs(space.params)
     assert reported.finished(space.plan("base")) == BASE
     cost = study["arms"][0]["cost"]
-    assert reported.timings[0] == {"flops_per_s": cost["flops"] / cost["train_s"], "other_s": cost["eval_s"]}
+    assert reported.rates[0] == cost["flops"] / cost["train_s"]
     speed = reported.speed(1000, None)
     assert speed is not None
     assert speed.source == "median of the last 2 arms in reports, on the machine they ran on"

@@ -66,7 +66,7 @@ def test_each_arm_is_planned_within_the_budget_and_runs(
     study: str, tokens: dict[str, TokenSet], tmp_path: Path
 ) -> None:
     params = params_of(study)
-    full = {name: make_plan(resolve_arm(params, name), tokens[resolve_arm(params, name).tokenizer].meta, study)
+    full = {name: make_plan(resolve_arm(params, name), tokens[resolve_arm(params, name).tokenizer].meta)
             for name in params.arms}  # fmt: skip
     flops = [plan.predicted.flops for plan in full.values()]
     assert max(flops) / min(flops) < 1.01, {name: plan.predicted.flops for name, plan in full.items()}
@@ -84,7 +84,7 @@ def briefly(plan: Plan, params: Params, tokens: TokenSet, folder: Path) -> None:
         plan, train=settings, predicted=dataclasses.replace(plan.predicted, steps=2, tokens=0, flops=0.0)
     )
     machine = this_machine("float32", folder / "machine.json")
-    checkpoints = Checkpoints(folder, "key")
+    checkpoints = Checkpoints(folder, "key", every_s=60.0, study=params.study.name)
     signal = SimpleNamespace(stopped=False)
     model, progress = train(
         plan, 0, tokens, machine=machine, recorder=Recorders(), checkpoints=checkpoints, signal=signal

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, params_text
 from isoflop.errors import IsoflopError
 from isoflop.params import parse_params, resolve_arm
-from isoflop.study import Study, applied, index_table, read_study
+from isoflop.study import Study, applied, index_table, listing, read_study
 
 STUDIES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
 
@@ -84,3 +84,16 @@ def test_a_study_with_a_missing_key(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_index_has_a_row_per_study() -> None:
     table = index_table()
     assert all(f"[{name}]({name}.yaml)" in table for name in STUDIES)
+
+
+def test_the_list_has_every_study_with_its_question_and_the_command() -> None:
+    lines = listing().splitlines()
+    for name in STUDIES:
+        assert any(line.split()[0] == name and line.endswith(read_study(name).question) for line in lines if line)
+    assert lines[-1].startswith(f"make study NAME={STUDIES[0]} ")
+
+
+def test_without_a_study_the_list_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(IsoflopError, match=r"experiments/: no study"):
+        listing()

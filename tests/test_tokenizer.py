@@ -160,7 +160,7 @@ def test_a_missing_or_damaged_file_says_how_to_write_it_again(any_kind: Tokenize
     any_kind.save(folder / "tokenizer.json")
     whole = (folder / "tokenizer.json").read_bytes()
     (folder / "tokenizer.json").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(IsoflopError, match=r"tokenizer\.json is damaged .*run `dvc repro -f tokenize@mine`"):
+    with pytest.raises(IsoflopError, match=r"tokenizer\.json is damaged .*run `dvc repro -s -f tokenize@mine`"):
         load(folder)
 
 

@@ -84,7 +84,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
 def test_a_missing_token_file(folder: Path) -> None:
     bin_path(folder, "val").unlink()
     with pytest.raises(
-        IsoflopError, match=r"val\.bin .*expected 10 bytes, found no file; run `dvc repro -f tokenize@m"
+        IsoflopError, match=r"val\.bin .*expected 10 bytes, found no file; run `dvc repro -s -f tokenize@m"
     ):
         open_tokens(folder)
 
@@ -95,7 +95,8 @@ def test_a_truncated_token_file(folder: Path) -> None:
     with pytest.raises(IsoflopError) as caught:
         open_tokens(folder)
     assert str(caught.value) == (
-        f"{path} is not the file that `tokenize` wrote: expected 14 bytes, found 13; run `dvc repro -f tokenize@mine`"
+        f"{path} is not the file that `tokenize` wrote: expected 14 bytes, found 13; "
+        "run `dvc repro -s -f tokenize@mine`"
     )
 
 
@@ -105,7 +106,7 @@ def test_a_changed_token_file_of_the_same_size(folder: Path) -> None:
     path.write_bytes(before.replace(b"i", b"j"))
     expected, found = (hashlib.sha256(content).hexdigest() for content in (before, path.read_bytes()))
     with pytest.raises(
-        IsoflopError, match=rf"test\.bin .*expected sha256 {expected}, found {found}; run `dvc repro -f"
+        IsoflopError, match=rf"test\.bin .*expected sha256 {expected}, found {found}; run `dvc repro -s -f"
     ):
         open_tokens(folder)
 
@@ -129,7 +130,7 @@ def test_a_meta_that_contradicts_itself(folder: Path) -> None:
 def test_a_damaged_meta(folder: Path, content: bytes) -> None:
     (folder / "meta.json").write_bytes(content)
     with pytest.raises(
-        IsoflopError, match=r"meta\.json is damaged or of another version .*`dvc repro -f tokenize@mine`"
+        IsoflopError, match=r"meta\.json is damaged or of another version .*`dvc repro -s -f tokenize@mine`"
     ):
         read_meta(folder)
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from conftest import params_text
+from isoflop import machine as machines
 from isoflop.checkpoint import Checkpoints
 from isoflop.config import ModelConfig
 from isoflop.machine import Machine, this_machine
@@ -78,12 +79,10 @@ def plan_of(*replacements: tuple[str, str]) -> Plan:
     sizes = {f"{split}_{unit}": 1 for split in ("train", "val", "test") for unit in ("tokens", "bytes")}
     return Plan(
         arm="base",
-        changes={},
-        study="s",
         tokenizer="byte",
         tokenizer_spec=arm.tokenizer_spec,
         model=model,
-        train=arm.train,
+        train=arm.train.config(),
         config_hash="c",
         data_digest="d",
         tokens_digest="t",
@@ -98,9 +97,16 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 
 
 def trained(
-    plan: Plan, machine: Machine, folder: Path, *, seed: int = 0, signal: Any = None, recorder: Collector | None = None
+    plan: Plan,
+    machine: Machine,
+    folder: Path,
+    *,
+    seed: int = 0,
+    signal: Any = None,
+    recorder: Collector | None = None,
+    every_s: float = 60.0,
 ) -> tuple[GPT, Progress]:
-    checkpoints = Checkpoints(folder, "key")
+    checkpoints = Checkpoints(folder, "key", every_s=every_s, study="s")
     try:
         return train(
             plan,
@@ -145,6 +151,35 @@ def test_the_same_arm_and_seed_gives_the_same_bits(precision: str, machine: Mach
     assert_same(first, second)
     other = trained(plan, machine, tmp_path / "other", seed=1)
     assert not torch.equal(first[0].embedding.weight, other[0].embedding.weight)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.parametrize("change", [("window: [0]", "window: [4]"), ("mtp: 0", "mtp: 1")], ids=lambda c: str(c[1]))
+def test_compiled_training_is_the_eager_one_up_to_rounding_and_repeats_its_own_bits(
+    change: tuple[str, str], machine: Machine, tmp_path: Path
+) -> None:
+    plan, compiled = plan_of(change), dataclasses.replace(machine, compiled=True)
+    eager = trained(plan, machine, tmp_path / "eager")
+    whole = trained(plan, compiled, tmp_path / "whole")
+    for (_, a), (_, b) in zip(eager[1].rows, whole[1].rows, strict=True):
+        assert a["train/loss"] == pytest.approx(b["train/loss"], abs=2e-3)
+    assert_same(whole, trained(plan, compiled, tmp_path / "again"))
+    with pytest.raises(Stopped):
+        trained(plan, compiled, tmp_path / "cut", signal=StopAt(9))
+    assert_same(whole, trained(plan, compiled, tmp_path / "cut"))
+
+
+def test_compilation_is_chosen_by_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(compile: Any, flops: float) -> bool:
+        return this_machine("float32", tmp_path / "machine.json", compile=compile, flops=flops).compiled
+
+    monkeypatch.setattr(machines, "default_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(machines, "has_compiler", lambda: True)
+    assert [compiled("auto", flops) for flops in (4e12, 1e14)] == [False, True]
+    assert (compiled("always", 1.0), compiled("never", 1e20)) == (True, False)
+    monkeypatch.setattr(machines, "has_compiler", lambda: False)
+    assert not compiled("auto", 1e14)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
@@ -218,9 +253,8 @@ def test_training_goes_on_where_a_checkpoint_does_not_fit(
     def full(self: Checkpoints, step: int, state: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    plan = plan_of(("checkpoint_s: 20", "checkpoint_s: 0.0001"))
     monkeypatch.setattr(Checkpoints, "save", full)
-    _, progress = trained(plan, machine, tmp_path)
+    _, progress = trained(plan_of(), machine, tmp_path, every_s=0.0001)
     assert progress.step == 24
     assert "warning: no checkpoint at step 1 ([Errno 28] No space left on device); training goes on" in (
         capsys.readouterr().err
@@ -260,33 +294,3 @@ def test_norm_gains_are_not_decayed_and_the_tied_matrix_is_updated_once(machine:
     assert all(p.ndim == 1 for p in plain["params"])
     ids = [id(p) for group in groups for p in group["params"]]
     assert len(ids) == len(set(ids)) == len(list(model.parameters()))
-
-
-def test_a_second_process_with_the_same_run_keeps_its_own_checkpoints(tmp_path: Path) -> None:
-    first = Checkpoints(tmp_path, "key")
-    second = Checkpoints(tmp_path, "key")
-    assert first.folder != second.folder
-    assert first.run_uid != second.run_uid
-    first.release()
-    assert Checkpoints(tmp_path, "key").run_uid == first.run_uid, "the run goes on under its uid"
-
-
-def test_a_checkpoint_that_does_not_fit_on_the_disk_leaves_the_last_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoints = Checkpoints(tmp_path, "key")
-    checkpoints.save(1, {"x": torch.ones(3)})
-
-    def full(path: Path, content: Any) -> int:
-        with path.open("wb") as handle:
-            handle.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
-        with pytest.raises(OSError, match="No space left"):
-            checkpoints.save(2, {"x": torch.zeros(3)})
-    state = checkpoints.load(torch.device("cpu"))
-    assert state is not None
-    assert torch.equal(state["x"], torch.ones(3))
-    assert {p.suffix for p in checkpoints.folder.iterdir()} == {".pt", ".json"}

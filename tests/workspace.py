@@ -43,7 +43,7 @@ class Workspace:
         return self.params
 
     def plan(self, name: str) -> Plan:
-        return make_plan(resolve_arm(self.params, name), token_meta(), self.params.study.name)
+        return make_plan(resolve_arm(self.params, name), token_meta())
 
     def commit(self) -> str:
         """Commit everything but the runs; the hash of the commit."""
@@ -73,11 +73,12 @@ class Workspace:
         plan, made = self.plan(arm), one_run(self.params, arm, seed, 1.5 if bpb is None else bpb)
         assert made.record is not None
         uid = uid or digest_of([arm, seed, plan.config_hash, bpb], 32)
-        label = read_baseline().label(arm, plan.config)
-        identity = {"arm": arm, "label": label, "seed": seed, "study": plan.study, "run_uid": uid}
+        identity = {"arm": arm, "seed": seed, "run_uid": uid}
         identity |= {"config_hash": plan.config_hash, "run_key": digest_of([plan.config_hash, seed])}
-        identity |= {"data_digest": plan.data_digest, "tokens_digest": plan.tokens_digest, "changes": plan.changes}
+        identity |= {"data_digest": plan.data_digest, "tokens_digest": plan.tokens_digest}
         record, scored = made.record | identity, made.evaluation | identity
+        record |= {"study": self.params.study.name, "changes": self.params.arms[arm]}
+        record |= {"label": read_baseline().label(arm, plan.config)}
         scored |= {"protocol": protocol(self.params.eval), "protocol_hash": protocol_hash(self.params.eval)}
         if started:
             record["timing"] = record["timing"] | {"started": started, "ended": started}

@@ -8,7 +8,7 @@ value are methods named `problems`: they yield (key, sentence), and `params.py` 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 Problems = Iterator[tuple[str, str]]
@@ -32,8 +32,9 @@ class StudyConfig:
             for key, rule in _prediction_problems(prediction):
                 yield f"predictions.{i}.{key}", rule
         for key in self.tuned:
-            if not key.startswith("train.") or key.startswith("train.budget"):
-                yield "tuned", f"holds {key!r}: only settings of train other than its budget can be tuned"
+            if not key.startswith("train.") or key.startswith("train.budget") or key == "train.checkpoint_s":
+                rule = "only settings of train other than its budget and checkpoint_s can be tuned"
+                yield "tuned", f"holds {key!r}: {rule}"
         families = [arm for arms in self.ladder.values() for arm in set(arms)]
         for arm in sorted({arm for arm in families if families.count(arm) > 1}):
             yield "ladder", f"has the arm {arm!r} in more than one family"
@@ -218,7 +219,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """`train`: budget, optimiser, schedule, and what is measured on the way."""
+    """What of `train` decides weights and history: budget, optimiser, schedule, and what is measured on the way."""
 
     budget: Budget
     batch_size: int  # sequences per optimiser step
@@ -234,10 +235,9 @@ class TrainConfig:
     beta2: float
     grad_clip: float  # of the gradient's global L2 norm; 0: none
     precision: Literal["auto", "float32", "bf16"]
-    compile: bool
+    compile: Literal["auto", "always", "never"]
     evals: int  # measurements of val bpb, at equal fractions of the budget
     log_points: int  # rows of history.csv, at equal fractions of the budget
-    checkpoint_s: float  # seconds between checkpoints to resume from
 
     def problems(self) -> Problems:
         for key in ("batch_size", "grad_accum", "evals", "log_points"):
@@ -245,7 +245,7 @@ class TrainConfig:
                 yield key, "must be at least 1"
         if self.grad_accum > 0 and self.batch_size % self.grad_accum:
             yield "grad_accum", f"does not divide train.batch_size = {self.batch_size}"
-        for key in ("lr", "muon_lr", "checkpoint_s"):
+        for key in ("lr", "muon_lr"):
             if not getattr(self, key) > 0:
                 yield key, "must be above 0"
         if not 0 <= self.min_lr <= self.lr:
@@ -256,6 +256,22 @@ class TrainConfig:
         for key in ("beta1", "beta2", "muon_momentum"):
             if not 0 <= getattr(self, key) < 1:
                 yield key, "must lie in [0, 1)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSection(TrainConfig):
+    """`train` of params.yaml, complete: also how a run is kept, which cannot be seen in its result."""
+
+    checkpoint_s: float  # seconds between checkpoints to resume from
+
+    def config(self) -> TrainConfig:
+        """What decides weights and history."""
+        return TrainConfig(**{field.name: getattr(self, field.name) for field in fields(TrainConfig)})
+
+    def problems(self) -> Problems:
+        yield from super().problems()
+        if not self.checkpoint_s > 0:
+            yield "checkpoint_s", "must be above 0 seconds"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from isoflop.config import TrainConfig
+from isoflop.muon import Muon
 
 
 class Optimisers:
@@ -24,9 +25,7 @@ class Optimisers:
             hidden_ids = {id(p) for p in hidden}
             matrices = [p for p in matrices if id(p) not in hidden_ids]
             self.parts.append(
-                torch.optim.Muon(
-                    hidden, lr=train.muon_lr, momentum=train.muon_momentum, weight_decay=train.weight_decay
-                )
+                Muon(hidden, lr=train.muon_lr, momentum=train.muon_momentum, weight_decay=train.weight_decay)
             )
         groups = [
             {"params": matrices, "weight_decay": train.weight_decay},

@@ -25,6 +25,7 @@ from isoflop.config import (
     StudyConfig,
     TokenizerSpec,
     TrainConfig,
+    TrainSection,
 )
 from isoflop.errors import IsoflopError
 from isoflop.schema import NAME, NAME_RULE, UNFIT, Problem, build, fields_of, flatten, hint, pairs, plain
@@ -42,7 +43,7 @@ class Params:
     tokenizers: dict[str, TokenizerSpec]
     tokenizer: str
     model: ModelShape
-    train: TrainConfig
+    train: TrainSection
     eval: EvalConfig
     sample: SampleConfig
     report: ReportConfig
@@ -59,7 +60,7 @@ class Arm:
     tokenizer: str
     tokenizer_spec: TokenizerSpec
     model: ModelShape
-    train: TrainConfig
+    train: TrainSection
 
 
 def load_params(path: Path) -> Params:
@@ -130,7 +131,7 @@ def _resolve(raw: Mapping[str, Any], name: str) -> tuple[Arm | None, list[Proble
         _assign(merged, key, value)
     found: list[Problem] = []
     model = build(ModelShape, merged["model"], "model", found)
-    train = build(TrainConfig, merged["train"], "train", found)
+    train = build(TrainSection, merged["train"], "train", found)
     tokenizer = merged["tokenizer"]
     if not isinstance(tokenizer, str) or tokenizer not in tokenizers:
         found.append(("tokenizer", f"is not one of tokenizers: {', '.join(tokenizers)}"))
@@ -149,7 +150,7 @@ def _resolve(raw: Mapping[str, Any], name: str) -> tuple[Arm | None, list[Proble
         tokenizer=tokenizer,
         tokenizer_spec=build(TokenizerSpec, tokenizers[tokenizer], f"tokenizers.{tokenizer}", found),
         model=typing.cast(ModelShape, model),
-        train=typing.cast(TrainConfig, train),
+        train=typing.cast(TrainSection, train),
     )
     return arm, problems
 

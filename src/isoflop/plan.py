@@ -51,11 +51,12 @@ class Corpus:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`experiments/plan/<arm>.yaml`, all that `train` reads besides the tokens."""
+    """`experiments/plan/<arm>.yaml`: all that decides weights and history of a run, besides its seed and the code.
+
+    What a run is called and kept by stands in `occasion.py`: were it here, another study would train everything anew.
+    """
 
     arm: str
-    changes: dict[str, Any]
-    study: str
     tokenizer: str
     tokenizer_spec: TokenizerSpec
     model: ModelConfig
@@ -82,12 +83,13 @@ class Plan:
             raise IsoflopError(f"{path}: no such plan; `dvc repro` makes it")
         problems: list[Problem] = []
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if isinstance(data, dict):
-            data.pop("seed", None)  # the copy in a run's folder adds its seed
+        stage = f"plan@{path.stem}"
+        if isinstance(data, dict) and data.pop("seed", None) is not None:  # the copy in the folder of a run
+            stage = f"train@{path.parent.name}"
         made: Any = build(cls, data, "", problems)
         if problems or made is UNFIT:
             found = "; ".join(f"{key} {rule}" for key, rule in problems)
-            raise IsoflopError(f"{path}: {found}; written by another version? `dvc repro -f` makes it anew")
+            raise IsoflopError(f"{path}: {found}; written by another version? `dvc repro -s -f {stage}` makes it anew")
         plan: Plan = made
         return plan
 
@@ -99,22 +101,20 @@ class Plan:
         write_text(path, self.to_yaml())
 
 
-def make_plan(arm: Arm, meta: TokenMeta, study: str) -> Plan:
+def make_plan(arm: Arm, meta: TokenMeta) -> Plan:
     """Resolve `arm` against the tokens it will read.
 
     Raises IsoflopError for a budget below one step, warmup as long as the run, or splits shorter than a window.
     """
-    model = ModelConfig(**vars(arm.model), vocab_size=meta.vocab_size)
+    model, train = ModelConfig(**vars(arm.model), vocab_size=meta.vocab_size), arm.train.config()
     _check_splits(arm, meta)
     return Plan(
         arm=arm.name,
-        changes=arm.changes,
-        study=study,
         tokenizer=arm.tokenizer,
         tokenizer_spec=arm.tokenizer_spec,
         model=model,
-        train=arm.train,
-        config_hash=digest_of(plain([arm.tokenizer_spec, model, arm.train])),
+        train=train,
+        config_hash=digest_of(plain([arm.tokenizer_spec, model, train])),
         data_digest=meta.data_digest,
         tokens_digest=meta.tokens_digest,
         corpus=_corpus(meta),

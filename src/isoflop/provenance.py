@@ -7,7 +7,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isoflop import git
 from isoflop.files import digest_of
@@ -17,8 +17,11 @@ from isoflop.runs import finite
 from isoflop.schema import plain
 from isoflop.training import Progress
 
+if TYPE_CHECKING:
+    from isoflop.occasion import Occasion
+
 # Names, tags and the view that MLflow has of a run: a change there leaves the weights as they are.
-WITHOUT_EFFECT = ("isoflop.tracking", "isoflop.baseline", "isoflop.git")
+WITHOUT_EFFECT = ("isoflop.tracking", "isoflop.occasion", "isoflop.params", "isoflop.baseline", "isoflop.git")
 
 
 def run_key(plan: Plan, seed: int) -> str:
@@ -50,19 +53,19 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def identity(plan: Plan, seed: int, run_uid: str, label: str) -> dict[str, Any]:
-    """The part of run.json that is known before the first step."""
+def identity(plan: Plan, seed: int, run_uid: str, study: str, occasion: Occasion) -> dict[str, Any]:
+    """The part of run.json that is known before the first step. `study` is the one the run was begun for."""
     return {
         "arm": plan.arm,
-        "label": label,
+        "label": occasion.label,
         "seed": seed,
-        "study": plan.study,
+        "study": study,
         "run_uid": run_uid,
         "run_key": run_key(plan, seed),
         "config_hash": plan.config_hash,
         "data_digest": plan.data_digest,
         "tokens_digest": plan.tokens_digest,
-        "changes": plan.changes,
+        "changes": occasion.changes,
         "corpus": {"source": plan.corpus.source, "fallback": plan.corpus.fallback},
         "provenance": provenance(),
     }

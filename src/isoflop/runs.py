@@ -49,7 +49,7 @@ def open_run(folder: Path, device: torch.device) -> FinishedRun:
         except (OSError, RuntimeError, SafetensorError) as error:
             raise IsoflopError(
                 f"{folder / 'model.safetensors'}: missing, cut short or of another shape ({error}); "
-                f"`dvc checkout` or `dvc repro -f -s train@{plan.arm}-{record['seed']}` brings it back"
+                f"`dvc checkout` or `dvc repro -s -f train@{plan.arm}-{record['seed']}` brings it back"
             ) from None
         model.to(device).eval()
     return FinishedRun(plan=plan, seed=record["seed"], record=record, model=model)

@@ -1,5 +1,6 @@
 """Studies: `python -m isoflop.study apply quickstart` puts experiments/quickstart.yaml into params.yaml.
 
+`python -m isoflop.study list` says which there are.
 `python -m isoflop.study index` writes the table of experiments/README.md anew from the studies and their reports.
 """
 
@@ -134,16 +135,29 @@ def index_table() -> str:
     return "\n".join(rows)
 
 
+def listing() -> str:
+    """The studies with their questions, and how one is chosen."""
+    names = sorted(path.stem for path in paths.STUDIES.glob("*.yaml"))
+    if not names:
+        raise IsoflopError(f"{paths.STUDIES}/: no study (<name>.yaml) is there; README.md says how to add one")
+    width = max(map(len, names))
+    lines = [f"{name:{width}}  {read_study(name).question}" for name in names]
+    return "\n".join([*lines, "", f"make study NAME={names[0]}   puts one into params.yaml; then `dvc repro` runs it"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m isoflop.study", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("apply", help="put a study into params.yaml").add_argument("name")
+    commands.add_parser("list", help="the studies with their questions")
     commands.add_parser("index", help="write the table of experiments/README.md")
     arguments = parser.parse_args()
     if arguments.command == "apply":
         text = paths.PARAMS.read_text(encoding="utf-8")
         write_text(paths.PARAMS, applied(text, arguments.name, read_study(arguments.name)))
         print(f"params.yaml now holds {arguments.name}; `dvc repro` runs it, `git diff params.yaml` shows what changed")
+    elif arguments.command == "list":
+        print(listing())
     else:
         before, rest = INDEX.read_text(encoding="utf-8").split(BEGIN)
         after = rest.split(END)[1]

@@ -88,8 +88,8 @@ def digest_of_tokens(kind: str, vocab_size: int, sha256: Mapping[str, str]) -> s
 
 
 def rebuild_command(name: str) -> str:
-    """What the user types to write the tokens of tokenizer `name` again."""
-    return f"dvc repro -f tokenize@{name}"
+    """What the user types to write the tokens of tokenizer `name` again; without -s, DVC would fetch the corpus too."""
+    return f"dvc repro -s -f tokenize@{name}"
 
 
 def write_meta(path: Path, meta: TokenMeta) -> None:

@@ -72,19 +72,17 @@ def train(
     loop = _Loop(plan, seed, tokens, machine)
     loop.restore(checkpoints.load(machine.device))
     recorder.resume(loop.progress.rows)
-    saved_at = time.monotonic()
     for step, metrics in loop.steps():
         if metrics:
             recorder.log(step, metrics)
         unfinished = step < plan.predicted.steps and loop.progress.diverged_at is None
         stop = signal.stopped  # asked once: it may change between two questions
-        if unfinished and (stop or time.monotonic() - saved_at > plan.train.checkpoint_s):
+        if unfinished and (stop or checkpoints.due()):
             try:
                 checkpoints.save(step, loop.state())
                 recorder.commit()
             except OSError as error:  # a full disk must not end a run that may still fit when it is done
                 print(f"warning: no checkpoint at step {step} ({error}); training goes on", file=sys.stderr)
-            saved_at = time.monotonic()
         if unfinished and stop:
             raise Stopped(f"stopped at step {step} of {plan.predicted.steps}; run again to continue from there")
     recorder.commit()
@@ -105,7 +103,7 @@ class _Loop:
         self.val_bytes = tokens.meta.splits["val"].bytes
         self.progress = Progress()
         self.timed_from = 0, time.perf_counter()  # step and time at which the last row was measured
-        self.loss = torch.compile(self._plain_loss) if plan.train.compile else self._plain_loss
+        self.loss = torch.compile(self._plain_loss) if machine.compiled else self._plain_loss
 
     def state(self) -> dict[str, Any]:
         return {

@@ -18,8 +18,8 @@ OTHER_BUDGET = "it was trained with another compute budget"
 TOO_MANY = f"only the {MAX_EARLIER} latest earlier configurations are compared"
 
 
-def complete(groups: dict[str, Group], found: Iterable[FoundRun], seeds: set[int]) -> list[Excluded]:
-    """Add runs to the groups that their configurations have, for `seeds` without a run; `found` is latest first.
+def complete(groups: dict[str, Group], found: Iterable[FoundRun]) -> list[Excluded]:
+    """Add runs to the groups that their configurations have, for seeds of the group without a run; the latest first.
 
     A planned arm's verdict rests on the seeds that were asked for, however many more the store happens to hold:
     the others are returned, to be named.
@@ -29,7 +29,7 @@ def complete(groups: dict[str, Group], found: Iterable[FoundRun], seeds: set[int
         group = groups.get(each.config_hash)
         if group is None or each.seed in group.runs:
             continue
-        if each.seed not in seeds:
+        if each.seed not in group.seeds:
             excluded = Excluded(label=each.label, seed=each.seed, reason=UNASKED)
             left_out[each.config_hash, each.seed] = excluded
         elif group.code() and each.tags.get("code_digest") not in group.code():

@@ -54,7 +54,7 @@ class _Gathering:
             assert self.baseline.params is not None
             arm = resolve_arm(self.baseline.params, name)
             try:
-                plans[name] = make_plan(arm, read_meta(paths.TOKENS / arm.tokenizer), self.params.study.name)
+                plans[name] = make_plan(arm, read_meta(paths.TOKENS / arm.tokenizer))
             except IsoflopError:
                 continue
         return plans
@@ -71,7 +71,8 @@ class _Gathering:
                 self.groups[plan.config_hash].same_as.append(name)
                 continue
             planned = plan.config_hash in committed or not self.committed
-            group = Group.of_plan(plan, "planned" if planned else "exploratory", committed=planned)
+            role: Role = "planned" if planned else "exploratory"
+            group = Group.of_plan(plan, role, self.params.seeds, committed=planned)
             self.groups[plan.config_hash] = group
             for seed in self.params.seeds:
                 self._add_workspace_run(group, plan, seed)
@@ -96,8 +97,8 @@ class _Gathering:
         found = all_runs(self.root, data_digest=self.data_digest, protocol_hash=self.protocol)
         ours = [each for each in found if each.tags.get("study") == self.params.study.name]
         wanted = self._committed_control()
-        self.excluded += complete(self.groups, ours, self._seeds())
-        complete(self.groups, found, self._seeds())
+        self.excluded += complete(self.groups, ours)
+        complete(self.groups, found)
         if wanted is not None:
             self._fill_from_commit(wanted)
         control = self._choose_control(wanted)
@@ -107,29 +108,29 @@ class _Gathering:
         self.excluded += excluded
         self.groups[control.config_hash].role = "control"
 
-    def _seeds(self) -> set[int]:
-        """Seeds that params.yaml asks for, as it stands or as committed."""
-        committed = self.baseline.params.seeds if self.baseline.params else []
-        return {*self.params.seeds, *committed}
-
     def _committed_control(self) -> Plan | None:
-        """Plan of the committed control, for which there is a group from now on; None where it has none."""
+        """Plan of the committed control, for which there is a group from now on; None where it has none.
+
+        Where no arm of params.yaml stands for it any more, all its committed seeds tell how far chance moves a run;
+        missing is still only what params.yaml asks for now.
+        """
         if self.baseline.params is None:
             return None
         plan = self.committed.get(self.baseline.params.report.control)
         if plan is not None and plan.config_hash not in self.groups:
-            group = Group.of_plan(plan, "control", committed=True)
-            group.missing = list(self.baseline.params.seeds)
+            seeds = {*self.params.seeds, *self.baseline.params.seeds}
+            group = Group.of_plan(plan, "control", seeds, committed=True)
+            group.missing = list(self.params.seeds)
             self.groups[plan.config_hash] = group
         return plan
 
     def _fill_from_commit(self, plan: Plan) -> None:
         """Seeds of the control that neither workspace nor store has: a fresh clone has their evaluations in git."""
         assert self.baseline.params is not None
-        runs = self.groups[plan.config_hash].runs
+        group = self.groups[plan.config_hash]
         for seed in self.baseline.params.seeds:
-            if seed not in runs and (run := self._from_commit(plan, seed)):
-                runs[seed] = run
+            if seed in group.seeds and seed not in group.runs and (run := self._from_commit(plan, seed)):
+                group.runs[seed] = run
 
     def _choose_control(self, wanted: Plan | None) -> Plan:
         """The committed control where it has runs, else the control as it stands; `note` says which."""

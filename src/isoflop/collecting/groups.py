@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,10 @@ from isoflop.schema import plain
 
 @dataclass(kw_only=True)
 class Group:
-    """Like CollectedArm, still growing. `missing` are seeds that were asked for and not found in the workspace."""
+    """Like CollectedArm, still growing. `seeds` may be filled in from the store or a commit.
+
+    `missing` are seeds of params.yaml that were not found in the workspace.
+    """
 
     name: str
     role: Role
@@ -22,13 +25,20 @@ class Group:
     config: dict[str, Any]
     predicted: dict[str, Any]
     same_as: list[str] = field(default_factory=list)
+    seeds: frozenset[int] = frozenset()
     missing: list[int] = field(default_factory=list)
     runs: dict[int, CollectedRun] = field(default_factory=dict)
 
     @classmethod
-    def of_plan(cls, plan: Plan, role: Role, *, committed: bool) -> Group:
-        predicted = plain(plan.predicted)
-        return cls(name=plan.arm, role=role, committed=committed, config=plan.config, predicted=predicted)
+    def of_plan(cls, plan: Plan, role: Role, seeds: Iterable[int], *, committed: bool) -> Group:
+        return cls(
+            name=plan.arm,
+            role=role,
+            committed=committed,
+            config=plan.config,
+            predicted=plain(plan.predicted),
+            seeds=frozenset(seeds),
+        )
 
     @classmethod
     def of_evaluation(cls, evaluation: Mapping[str, Any], *, committed: bool) -> Group:

@@ -6,10 +6,12 @@ B batch, T queries, S keys, D d_model, H query heads, K key-value heads, G = H /
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from isoflop.config import ModelConfig
 from isoflop.model.layers import Linear, RMSNorm
@@ -53,12 +55,11 @@ class Attention(nn.Module):
 
     def forward(self, x_BTD: Tensor, rope_TC: Tensor | None, cache: KVCache | None = None) -> Tensor:
         heads = (-1, self.head_dim)
-        q_BTHC = self.q_norm(self.q(x_BTD).unflatten(-1, heads))
-        k_BTKC = self.k_norm(self.k(x_BTD).unflatten(-1, heads))
+        q_BHTC = self.q_norm(self.q(x_BTD).unflatten(-1, heads)).transpose(1, 2)
+        k_BKTC = self.k_norm(self.k(x_BTD).unflatten(-1, heads)).transpose(1, 2)
         v_BKTC = self.v(x_BTD).unflatten(-1, heads).transpose(1, 2)
         if rope_TC is not None:
-            q_BTHC, k_BTKC = rotate(q_BTHC, rope_TC), rotate(k_BTKC, rope_TC)
-        q_BHTC, k_BKTC = q_BTHC.transpose(1, 2), k_BTKC.transpose(1, 2)
+            q_BHTC, k_BKTC = rotate(q_BHTC, rope_TC), rotate(k_BKTC, rope_TC)
         if cache is not None:
             k_BKTC, v_BKTC = cache.append(k_BKTC, v_BKTC)
         dropout = self.dropout if self.training else 0.0
@@ -80,7 +81,7 @@ def attend(q_BHTC: Tensor, k_BKSC: Tensor, v_BKSC: Tensor, *, window: int = 0, d
         return F.scaled_dot_product_attention(
             q_BHTC, k_BKSC, v_BKSC, is_causal=True, dropout_p=dropout, enable_gqa=True
         )
-    mask = causal_mask(t, s, window, q_BHTC.dtype, q_BHTC.device) if t > 1 or 0 < window < s else None
+    mask = _mask(t, s, window, q_BHTC) if t > 1 or 0 < window < s else None
     return attend_explicitly(q_BHTC, k_BKSC, v_BKSC, mask, dropout)
 
 
@@ -89,17 +90,44 @@ def attend_explicitly(
 ) -> Tensor:
     """Matmul, mask (added), softmax, matmul. Leading dimensions besides B are allowed before the heads."""
     *batch, heads, t, size = q_BHTC.shape
-    kv_heads, s = k_BKSC.shape[-3:-1]
+    kv_heads = k_BKSC.shape[-3]
+    groups = heads // kv_heads
     # Queries that share a KV head are rows of one matmul: no copy of keys and values per query head.
-    q_BKRC = q_BHTC.reshape(*batch, kv_heads, heads // kv_heads * t, size)
-    scores = ((q_BKRC * size**-0.5) @ k_BKSC.transpose(-2, -1)).view(*batch, heads, t, s)
-    if mask_TS is not None:
-        scores = scores + mask_TS
-    weights: Tensor = scores.softmax(-1)
+    q_BKRC = q_BHTC.reshape(*batch, kv_heads, groups * t, size)
+    scores_BKRS = (q_BKRC * size**-0.5) @ k_BKSC.transpose(-2, -1)
+    mask = mask_TS if mask_TS is None or groups == 1 else torch.cat([mask_TS] * groups, dim=-2)
+    if torch.compiler.is_compiling():
+        weights: Tensor = (scores_BKRS if mask is None else scores_BKRS + mask).softmax(-1)
+    else:
+        weights = _MaskedSoftmax.apply(scores_BKRS, mask)  # type: ignore[no-untyped-call]
     if dropout:
         weights = F.dropout(weights, dropout)
-    y_BKRC = weights.view(*batch, kv_heads, -1, s) @ v_BKSC
-    return y_BKRC.view(*batch, heads, t, size)
+    return (weights @ v_BKSC).view(*batch, heads, t, size)
+
+
+class _MaskedSoftmax(torch.autograd.Function):
+    """`(scores + mask).softmax(-1)` in the memory of the scores, and its gradient in that of the incoming one.
+
+    The same bits as PyTorch's own operations, which write a new T x T array each time: on a CPU that is a third of the
+    time of attention. A compiler does this by itself.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is not None:
+            scores.add_(mask)
+        torch.softmax(scores, -1, out=scores)
+        ctx.mark_dirty(scores)
+        ctx.save_for_backward(scores)
+        return scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (weights,) = ctx.saved_tensors
+        # `grad` comes from the matmul, or the dropout, behind the softmax, and nobody else reads it.
+        torch.ops.aten._softmax_backward_data.out(grad, weights, -1, weights.dtype, grad_input=grad)
+        return grad, None
 
 
 def _attend_in_blocks(q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, window: int, dropout: float) -> Tensor:
@@ -114,17 +142,25 @@ def _attend_in_blocks(q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, window: in
         return torch.cat([blocks(padded)[:, :-1], blocks(padded)[:, 1:]], dim=3)
 
     n = q_BHTC.shape[2] // window
-    mask = causal_mask(window, 2 * window, window, q_BHTC.dtype, q_BHTC.device).repeat(n, 1, 1, 1)
+    mask = _mask(window, 2 * window, window, q_BHTC).repeat(n, 1, 1, 1)
     mask[0, :, :, :window] = float("-inf")
     y = attend_explicitly(blocks(q_BHTC), with_previous(k_BKTC), with_previous(v_BKTC), mask, dropout)
     return y.transpose(1, 2).flatten(2, 3)
 
 
-@lru_cache(maxsize=16)
-def causal_mask(t: int, s: int, window: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _mask(t: int, s: int, window: int, like: Tensor) -> Tensor:
+    """From the cache, unless a compiler traces it, which computes the mask where it is added."""
+    make = make_causal_mask if torch.compiler.is_compiling() else causal_mask
+    return make(t, s, window, like.dtype, like.device)
+
+
+def make_causal_mask(t: int, s: int, window: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """(t, s): 0 where query i, at position s - t + i, may look; -inf right of it, and W or more to its left."""
     with torch.inference_mode(False):  # a cached inference tensor could not be used in training afterwards
         position = torch.arange(s - t, s, device=device)[:, None]
         key = torch.arange(s, device=device)
         hidden = (key > position) | ((key <= position - window) if window else False)
         return torch.zeros(t, s, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))
+
+
+causal_mask = lru_cache(maxsize=16)(make_causal_mask)

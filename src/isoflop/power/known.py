@@ -23,23 +23,22 @@ LAST = 8  # runs whose speed counts: enough to be steady, few enough to be of to
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """`other_s` is what a run takes beside training: evaluations on val and test, in seconds."""
+    """How fast runs were trained."""
 
     flops_per_s: float
-    other_s: float
     source: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """`results` is config_hash -> seed -> test bpb, None where the run diverged. `timings` has the latest run first.
+    """`results` is config_hash -> seed -> test bpb, None where the run diverged.
 
-    `timed` says of what they are.
+    `rates` are FLOPs per second, the latest run first; `rated` says of what they are.
     """
 
     results: Mapping[str, Mapping[int, float | None]] = field(default_factory=dict)
-    timings: list[dict[str, float]] = field(default_factory=list)
-    timed: str = "runs"
+    rates: list[float] = field(default_factory=list)
+    rated: str = "runs"
 
     def finished(self, plan: Plan) -> dict[int, float]:
         """Test bits per byte of the finished seeds of this configuration."""
@@ -47,14 +46,10 @@ class Known:
 
     def speed(self, flops_per_token: int, tokens_per_s: float | None) -> Speed | None:
         """Of the last runs (median), or the one given for a model of `flops_per_token`; None where nothing is known."""
-        last = self.timings[:LAST]
-        other = median(each["other_s"] for each in last) if last else 0.0
         if tokens_per_s is not None:
-            return Speed(flops_per_s=tokens_per_s * flops_per_token, other_s=other, source="given with --tokens-per-s")
-        if not last:
-            return None
-        rate = median(each["flops_per_s"] for each in last)
-        return Speed(flops_per_s=rate, other_s=other, source=f"median of the last {len(last)} {self.timed}")
+            return Speed(flops_per_s=tokens_per_s * flops_per_token, source="given with --tokens-per-s")
+        last = self.rates[:LAST]
+        return Speed(flops_per_s=median(last), source=f"median of the last {len(last)} {self.rated}") if last else None
 
 
 def plan_of(params: Params, name: str) -> Plan:
@@ -67,9 +62,9 @@ def plan_of(params: Params, name: str) -> Plan:
     if not (folder / "meta.json").is_file() and committed.is_file():
         plan = Plan.read(committed)
         shape = {key: getattr(plan.model, key) for key in vars(arm.model)}
-        if (plan.tokenizer_spec, shape, plan.train) == (arm.tokenizer_spec, vars(arm.model), arm.train):
+        if (plan.tokenizer_spec, shape, plan.train) == (arm.tokenizer_spec, vars(arm.model), arm.train.config()):
             return plan
-    return make_plan(arm, read_meta(folder), params.study.name)
+    return make_plan(arm, read_meta(folder))
 
 
 def known_runs(params: Params) -> Known:
@@ -87,12 +82,10 @@ def known_runs(params: Params) -> Known:
         results.setdefault(each.config_hash, {}).setdefault(each.seed, each.bpb)
     for config_hash, seed, bpb in (*_evaluations(params, data_digest), *_reports(params, data_digest)):
         results.setdefault(config_hash, {}).setdefault(seed, bpb)
-    if timings := _timings(found):
-        return Known(results=results, timings=timings)
+    if rates := _rates(found):
+        return Known(results=results, rates=rates)
     # A fresh clone: other people's machine is a better guess than none, where it is said.
-    return Known(
-        results=results, timings=list(_reported_timings()), timed="arms in reports, on the machine they ran on"
-    )
+    return Known(results=results, rates=list(_reported_rates()), rated="arms in reports, on the machine they ran on")
 
 
 def _evaluations(params: Params, data_digest: str) -> Iterator[tuple[str, int, float | None]]:
@@ -112,37 +105,33 @@ def _reports(params: Params, data_digest: str) -> Iterator[tuple[str, int, float
                 yield from ((arm["config_hash"], each["seed"], each["bpb"]) for each in arm["runs"])
 
 
-def _timings(found: list[FoundRun]) -> list[dict[str, float]]:
+def _rates(found: list[FoundRun]) -> list[float]:
     """Of this workspace's runs, else of the store's: the latest first."""
     records = [_mapping(path) for path in paths.RUNS.glob("*/run.json")]
     records.sort(key=lambda record: str(record.get("timing", {}).get("started", "")), reverse=True)
-    timings = [timing for record in records if (timing := _timing(record, None))]
+    rates = [rate for record in records if (rate := _rate(record))]
     for each in found:
-        if len(timings) >= LAST or records:
+        if len(rates) >= LAST or records:
             break
-        if timing := _timing(each.record or {}, each.evaluation):
-            timings.append(timing)
-    return timings
+        if rate := _rate(each.record or {}):
+            rates.append(rate)
+    return rates
 
 
-def _reported_timings() -> Iterator[dict[str, float]]:
-    """Means of the arms in the reports, evaluation on test left out: it is not in them."""
+def _reported_rates() -> Iterator[float]:
+    """Means of the arms in the reports."""
     for path in sorted(paths.REPORTS.glob("*/study.json")):
-        costs = [arm.get("cost", {}) for arm in _mapping(path).get("arms", ())]
-        for cost in costs:
+        for cost in (arm.get("cost", {}) for arm in _mapping(path).get("arms", ())):
             if cost.get("train_s") and cost.get("measured"):
-                yield {"flops_per_s": cost["flops"] / cost["train_s"], "other_s": cost["eval_s"] or 0.0}
+                yield cost["flops"] / cost["train_s"]
 
 
-def _timing(record: dict[str, Any], evaluation: dict[str, Any] | None) -> dict[str, float] | None:
+def _rate(record: dict[str, Any]) -> float | None:
     """None for a run that did not finish, was resumed, or says nothing of its time."""
     timing = record.get("timing", {})
     if record.get("status") != "finished" or not timing.get("train_s") or timing.get("resumed"):
         return None
-    if evaluation is None:
-        evaluation = _mapping(paths.EVALUATIONS / f"{record['arm']}-{record['seed']}.json")
-    test_s = evaluation.get("eval_s", 0.0) if evaluation.get("run_uid") == record["run_uid"] else 0.0
-    return {"flops_per_s": record["flops"] / timing["train_s"], "other_s": timing["eval_s"] + test_s}
+    return float(record["flops"] / timing["train_s"])
 
 
 def _mapping(path: Path) -> dict[str, Any]:

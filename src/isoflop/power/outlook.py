@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isoflop.config import EvalConfig
 from isoflop.errors import IsoflopError
 from isoflop.params import Params
 from isoflop.plan import Plan
@@ -91,7 +92,7 @@ def outlook(
     arms = arms or max(1, len(others))
     margin, noise = margin or params.study.margin, measured_noise(control, known, sd)
     speed = known.speed(control.predicted.flops_per_token, tokens_per_s)
-    bill = _Biller(control, others, arms, known, speed)
+    bill = _Biller(control, others, arms, known, speed, params.eval)
     goals = []
     for spread in (noise.sd, *([noise.interval.high] if noise.interval else [])):
         needed = seeds_needed(spread, margin, arms, correlation=correlation, power=power)
@@ -123,10 +124,18 @@ def outlook(
 
 
 class _Biller:
-    """What n seeds per arm still cost: FLOPs as planned, hours at the speed of the last runs."""
+    """What n seeds per arm still cost: FLOPs as planned, hours at the speed of the last runs, evaluations included."""
 
-    def __init__(self, control: Plan, others: Sequence[Plan], arms: int, known: Known, speed: Speed | None) -> None:
-        self.control, self.known, self.speed = control, known, speed
+    def __init__(
+        self,
+        control: Plan,
+        others: Sequence[Plan],
+        arms: int,
+        known: Known,
+        speed: Speed | None,
+        evaluation: EvalConfig,
+    ) -> None:
+        self.control, self.known, self.speed, self.evaluation = control, known, speed, evaluation
         # Arms that are asked for and not in params.yaml yet cost what the control costs.
         self.plans: list[Plan | None] = [*others[:arms], *[None] * (arms - len(others[:arms]))]
 
@@ -138,8 +147,17 @@ class _Biller:
             runs += left
             flops += left * own.predicted.flops
             if self.speed is not None:
-                seconds += left * (own.predicted.flops / self.speed.flops_per_s + self.speed.other_s)
+                whole = own.predicted.flops + evaluation_flops(own, self.evaluation)
+                seconds += left * whole / self.speed.flops_per_s
         return Bill(runs=runs, flops=flops, hours=None if self.speed is None else seconds / 3600)
+
+
+def evaluation_flops(plan: Plan, evaluation: EvalConfig) -> float:
+    """FLOPs of a run's evaluations, on val while it trains and on test: forward passes, a third of training's each."""
+    val = plan.train.evals * plan.corpus.val_tokens
+    # Windows overlap: each token goes through the model 1 / stride times, at the block and at every further context.
+    test = plan.corpus.test_tokens / evaluation.stride * (1 + len(evaluation.contexts))
+    return plan.predicted.flops_per_token / 3 * (val + test)
 
 
 def measured_noise(control: Plan, known: Known, given: float | None) -> Noise:

@@ -26,15 +26,16 @@ def show(found: Outlook, console: Console | None = None) -> None:
         floor += f"; itself uncertain, 95 % interval {bpb(noise.interval.low)} to {bpb(noise.interval.high)}"
     console.print(floor, highlight=False)
     if found.speed:
-        speed = f"{flops(found.speed.flops_per_s)} FLOP/s and {found.speed.other_s:.1f} s of evaluation per run"
-        console.print(f"speed {speed}: {found.speed.source}", highlight=False)
+        console.print(f"speed {flops(found.speed.flops_per_s)} FLOP/s: {found.speed.source}", highlight=False)
     else:
         console.print("speed unknown: no run.json here or in the store, and no --tokens-per-s", highlight=False)
     console.print(_goals(found))
     console.print(_menu(found))
     pairing = "pairing is not counted on" if found.correlation == 0 else f"correlation of pairs {found.correlation:g}"
     console.print(
-        f"Seeds are per arm, control included; {pairing}. To do: beyond the runs that stand.", highlight=False
+        f"Seeds are per arm, control included; {pairing}. To do: beyond the runs that stand; the time counts "
+        "evaluations as well, at the speed of training.",
+        highlight=False,
     )
 
 

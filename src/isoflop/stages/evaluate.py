@@ -31,9 +31,10 @@ def main() -> None:
     start = time.perf_counter()
     result = None if finished.model is None else evaluate(finished.model, tokens, config)
     contexts = [] if finished.model is None else list(by_context(finished.model, tokens, config))
-    record = describe(finished, tokens, config, result, seconds=time.perf_counter() - start)
+    record = describe(finished, tokens, config, result)
     write_json(paths.EVALUATIONS / f"{finished.name}.json", record | {"bpb_by_context": contexts})
-    print(f"{finished.name}: " + ("diverged" if record["bpb"] is None else f"{record['bpb']:.4f} bits per byte"))
+    found = "diverged" if record["bpb"] is None else f"{record['bpb']:.4f} bits per byte"
+    print(f"{finished.name}: {found} ({time.perf_counter() - start:.1f} s)")
 
 
 def evaluate(model: GPT, tokens: TokenSet, config: EvalConfig) -> Score:
@@ -55,14 +56,12 @@ def by_context(model: GPT, tokens: TokenSet, config: EvalConfig) -> Iterator[dic
         yield {"context": context, "scaling": scaling, "bpb": finite(evaluate(model, tokens, config).bpb)}
 
 
-def describe(
-    finished: FinishedRun, tokens: TokenSet, config: EvalConfig, result: Score | None, *, seconds: float
-) -> dict[str, Any]:
-    """The content of experiments/eval/<arm>-<seed>.json."""
+def describe(finished: FinishedRun, tokens: TokenSet, config: EvalConfig, result: Score | None) -> dict[str, Any]:
+    """The content of experiments/eval/<arm>-<seed>.json. It is in git: the same run gives the same bytes, no times."""
     plan, record, test = finished.plan, finished.record, tokens.meta.splits["test"]
     whole = result is not None and finite(result.nats) is not None
     return {
-        **{key: record[key] for key in ("arm", "seed", "study", "run_uid", "run_key", "config_hash")},
+        **{key: record[key] for key in ("arm", "seed", "run_uid", "run_key", "config_hash")},
         "data_digest": plan.data_digest,
         "tokens_digest": plan.tokens_digest,
         "status": record["status"] if whole else "diverged",
@@ -80,7 +79,6 @@ def describe(
         "story_bits": [round(float(b), 4) for b in result.story_bits] if result and whole else [],
         "story_bytes": [int(b) for b in result.story_bytes] if result and whole else [],
         "tokenizer": plan.tokenizer,
-        "changes": plan.changes,
         "config": plan.config,
         "predicted": plain(plan.predicted),
         "flops": record["flops"],
@@ -88,7 +86,6 @@ def describe(
         "train_tokens": record["tokens"],
         "parameters": record["parameters"],
         "flops_per_token": plan.predicted.flops_per_token,
-        "eval_s": round(seconds, 3),
     }
 
 

@@ -21,7 +21,7 @@ from isoflop.tokens import read_meta
 def main() -> None:
     params = load_params(paths.PARAMS)
     arm = resolve_arm(params, sys.argv[1])
-    plan = make_plan(arm, read_meta(paths.TOKENS / arm.tokenizer), params.study.name)
+    plan = make_plan(arm, read_meta(paths.TOKENS / arm.tokenizer))
     plan.write(paths.PLANS / f"{arm.name}.yaml")
     known = [paths.PLANS / f"{name}.yaml" for name in params.arms]
     console = Console()

@@ -10,11 +10,11 @@ from types import FrameType
 from safetensors.torch import save
 
 from isoflop import paths
-from isoflop.baseline import read_baseline
 from isoflop.checkpoint import Checkpoints
 from isoflop.files import atomic_path, fresh_folder, write_json, write_text
 from isoflop.machine import this_machine
 from isoflop.model.gpt import GPT
+from isoflop.occasion import occasion
 from isoflop.plan import Plan
 from isoflop.provenance import identity, outcome, resume_key
 from isoflop.recorder import FileRecorder, Recorders
@@ -42,13 +42,18 @@ def main() -> None:
     arm, seed = sys.argv[1], int(sys.argv[2])
     plan = Plan.read(paths.PLANS / f"{arm}.yaml")
     tokens = open_tokens(paths.TOKENS / plan.tokenizer, plan.tokens_digest)
-    machine = this_machine(plan.train.precision, paths.local() / "machine.json")
+    machine = this_machine(
+        plan.train.precision, paths.local() / "machine.json", compile=plan.train.compile, flops=plan.predicted.flops
+    )
     stop = StopSignal()
-    checkpoints = Checkpoints(paths.local() / "checkpoints", resume_key(plan, seed, machine))
+    given = occasion(plan)
+    checkpoints = Checkpoints(
+        paths.local() / "checkpoints", resume_key(plan, seed, machine), every_s=given.checkpoint_s, study=given.study
+    )
     folder = fresh_folder(paths.RUNS / f"{arm}-{seed}")
     config = plan.to_yaml(seed=seed)
     write_text(folder / "config.yaml", config)
-    known = identity(plan, seed, checkpoints.run_uid, read_baseline().label(arm, plan.config))
+    known = identity(plan, seed, checkpoints.run_uid, checkpoints.study, given)
     recorder = Recorders(
         FileRecorder(folder),
         MlflowRecorder(paths.main_checkout(), RunIdentity.of(known), config, started=checkpoints.started.timestamp()),
