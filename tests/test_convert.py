@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import stories260k
@@ -21,7 +21,7 @@ from isoflop.config import BiasConfig, ModelConfig, SampleConfig, TokenizerSpec
 from isoflop.convert import main, read_imported
 from isoflop.errors import IsoflopError
 from isoflop.huggingface.configs import from_config, to_config
-from isoflop.huggingface.families import GPT2, LLAMA, Family, obstacles
+from isoflop.huggingface.families import GPT2, LLAMA, QWEN3, Family, obstacles
 from isoflop.huggingface.vocabulary import merges_of, to_tokenizers
 from isoflop.huggingface.weights import from_family, halves, interleaved, to_family
 from isoflop.model import cost
@@ -36,13 +36,16 @@ from test_model import ids_of, strong_gpt
 GPT_2 = {"norm": "layernorm", "positions": "learned", "mlp": "gelu"}
 GREEDY = SampleConfig(prompts=[""], n_tokens=12, temperature=0.0, top_k=None, top_p=None, seed=0)
 TEXTS = ["Once upon a time, there  was\n\na cat\u2019s hat.", "é 日本 \t 12345 don't ", "", " a"]
-FAMILIES = {"llama": LLAMA, "gpt2": GPT2}
+FAMILIES = {"llama": LLAMA, "qwen3": QWEN3, "gpt2": GPT2}
 
-# config.json of the GPT-2 that was released, without what concerns other tasks.
+# config.json of the GPT-2 that was released.
 RELEASED = {
     "activation_function": "gelu_new",
+    "architectures": ["GPT2LMHeadModel"],
     "attn_pdrop": 0.1,
+    "bos_token_id": 50256,
     "embd_pdrop": 0.1,
+    "eos_token_id": 50256,
     "initializer_range": 0.02,
     "layer_norm_epsilon": 1e-5,
     "model_type": "gpt2",
@@ -52,6 +55,12 @@ RELEASED = {
     "n_layer": 12,
     "n_positions": 1024,
     "resid_pdrop": 0.1,
+    "summary_activation": None,
+    "summary_first_dropout": 0.1,
+    "summary_proj_to_labels": True,
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
     "vocab_size": 50257,
 }
 
@@ -62,6 +71,7 @@ def theirs_of(values: dict[str, Any], seed: int = 0) -> Any:
 
     kinds = {
         "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+        "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
         "gpt2": (transformers.GPT2Config, transformers.GPT2LMHeadModel),
     }
     config, model = kinds[values["model_type"]]
@@ -78,6 +88,10 @@ def llama(**changes: Any) -> dict[str, Any]:
     values = {"model_type": "llama", "vocab_size": 61, "hidden_size": 32, "intermediate_size": 64}
     values |= {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 16, "bos_token_id": 60}
     return values | {"eos_token_id": 60, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}} | changes
+
+
+def qwen3(**changes: Any) -> dict[str, Any]:
+    return llama(model_type="qwen3", head_dim=8) | {"num_key_value_heads": 4} | changes
 
 
 def gpt_2(**changes: Any) -> dict[str, Any]:
@@ -116,6 +130,19 @@ def test_a_llama_of_transformers_here_and_back(kv_heads: int, tied: bool, bias: 
     assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in back.items())
 
 
+@pytest.mark.parametrize("kv_heads", [4, 2, 1], ids=["mha", "gqa", "mqa"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no_bias"])
+def test_a_qwen3_of_transformers_here_and_back(kv_heads: int, tied: bool, bias: bool) -> None:
+    theirs = theirs_of(qwen3(num_key_value_heads=kv_heads, tie_word_embeddings=tied, attention_bias=bias))
+    ours = ours_of(theirs, QWEN3)
+    assert ours.config.qk_norm
+    assert_same(ours, theirs)
+    back = to_family(ours.state_dict(), ours.config, QWEN3)
+    assert set(theirs.state_dict()) - set(back) == ({"lm_head.weight"} if tied else set())
+    assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in back.items())
+
+
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_a_gpt2_of_transformers_here_and_back(tied: bool) -> None:
     theirs = theirs_of(gpt_2(tie_word_embeddings=tied, n_inner=48))
@@ -132,6 +159,9 @@ def test_a_gpt2_of_transformers_here_and_back(tied: bool) -> None:
         ("llama", {"tie_embeddings": False, "rope_theta": 700.0, "norm_eps": 1e-3, "dropout": 0.1, "mtp": 1}),
         ("llama", {"bias": BiasConfig(qkv=True, proj=False, mlp=False), "window": [0, 16]}),
         ("llama", {"bias": BiasConfig(qkv=False, proj=True, mlp=True), "n_kv_head": 1}),
+        ("qwen3", {"qk_norm": True}),
+        ("qwen3", {"qk_norm": True, "n_kv_head": 2, "tie_embeddings": False, "rope_theta": 700.0, "norm_eps": 1e-3}),
+        ("qwen3", {"qk_norm": True, "n_kv_head": 1, "bias": BiasConfig(qkv=True, proj=False, mlp=False), "mtp": 1}),
         ("gpt2", GPT_2 | {"d_ff": 48, "norm_eps": 1e-3}),
         ("gpt2", GPT_2 | {"bias": BiasConfig(qkv=False, proj=True, mlp=True), "tie_embeddings": False}),
     ],
@@ -158,11 +188,14 @@ def test_pairs_are_reordered_within_each_head() -> None:
     assert torch.equal(halves(matrix, 3)[:, 1], halves(rows, 3).float())
 
 
-def test_without_the_reordering_the_logits_differ() -> None:
-    theirs = theirs_of(llama())
-    ours = ours_of(theirs, LLAMA)
-    q = "blocks.0.attention.q.weight"
-    ours.load_state_dict({**ours.state_dict(), q: theirs.state_dict()["model.layers.0.self_attn.q_proj.weight"]})
+@pytest.mark.parametrize(
+    ("mine", "name"), [("q.weight", "q_proj.weight"), ("q_norm.weight", "q_norm.weight"), ("k_norm.weight",) * 2]
+)
+def test_without_the_reordering_the_logits_differ(mine: str, name: str) -> None:
+    theirs = theirs_of(qwen3())
+    ours = ours_of(theirs, QWEN3)
+    as_it_was = theirs.state_dict()[f"model.layers.0.self_attn.{name}"]
+    ours.load_state_dict({**ours.state_dict(), f"blocks.0.attention.{mine}": as_it_was})
     with pytest.raises(AssertionError, match="Tensor-likes are not close"):
         assert_same(ours, theirs)
 
@@ -192,8 +225,10 @@ def test_a_llama_configuration_of_before_version_5_is_read() -> None:
 
 
 def test_a_configuration_comes_back_as_it_was() -> None:
-    for family, changes in ((LLAMA, {"n_kv_head": 2, "rope_theta": 77.0}), (GPT2, GPT_2)):
-        config = model_config(**changes, bias=BiasConfig(qkv=True, proj=True, mlp=True), mtp_weight=0.0)
+    rotated = {"n_kv_head": 2, "rope_theta": 77.0}
+    for family, changes in ((LLAMA, rotated), (QWEN3, rotated | {"qk_norm": True}), (GPT2, GPT_2)):
+        bias = BiasConfig(qkv=True, proj=True, mlp=family is not QWEN3)
+        config = model_config(**changes, bias=bias, mtp_weight=0.0)
         back = from_config(to_config(config, family, eos=60), family, "config.json")
         # GPT-2 has no rotation, whose base then means nothing.
         assert back == ModelConfig(**vars(config) | {"rope_theta": back.rope_theta})
@@ -207,6 +242,15 @@ def test_a_configuration_comes_back_as_it_was() -> None:
         ("llama", llama(rope_parameters={"rope_type": "yarn", "factor": 2.0}), "rope_type = 'yarn'"),
         ("llama", llama(rope_parameters=None, rope_scaling={"type": "linear", "factor": 2.0}), "rope_type = 'linear'"),
         ("llama", gpt_2(), "model_type = 'gpt2', this model has 'llama'"),
+        ("llama", qwen3(), "model_type = 'qwen3', this model has 'llama'"),
+        ("qwen3", llama(), "model_type = 'llama', this model has 'qwen3'"),
+        ("qwen3", qwen3(head_dim=16), "head_dim = 16, this model has hidden_size / num_attention_heads = 8"),
+        (
+            "qwen3",
+            {k: v for k, v in qwen3().items() if k != "head_dim"},
+            "head_dim = 128, this model has hidden_size / num_attention_heads = 8",
+        ),
+        ("qwen3", qwen3(use_sliding_window=True), "use_sliding_window = True, this model has False"),
         ("gpt2", gpt_2(activation_function="relu"), "activation_function = 'relu'"),
         ("gpt2", gpt_2(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx = True"),
         ("gpt2", {"model_type": "gpt2"}, "vocab_size is missing; n_embd is missing; n_layer is missing"),
@@ -234,6 +278,12 @@ def test_all_reasons_why_a_family_cannot_express_a_model() -> None:
     )
     assert obstacles(config, GPT2)[-1] == "model.n_kv_head = 2, it has as many as model.n_head = 4"
     assert not obstacles(model_config(window=[16], mtp=1, dropout=0.1, n_kv_head=1), LLAMA)
+    config = model_config(window=[4, 0], bias=BiasConfig(qkv=True, proj=False, mlp=True))
+    assert obstacles(config, QWEN3) == [
+        "model.window = [4, 0], its windows are not converted",
+        "model.qk_norm = false, it always normalises queries and keys",
+        "model.bias.mlp = true, its MLP has no biases",
+    ]
 
 
 # --- weights that do not fit
@@ -262,25 +312,97 @@ def as_released(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return bare | masks
 
 
-@pytest.mark.parametrize("form", ["safetensors", "shards", "bin"])
+@pytest.mark.parametrize("form", ["safetensors", "prefixed", "shards", "shards and index", "bin"])
 def test_import_of_a_gpt2_folder(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     theirs = theirs_of(gpt_2())
     source, target = tmp_path / "gpt2", tmp_path / "mine"
     theirs.config.save_pretrained(source)
     state = as_released(theirs.state_dict())
-    if form == "bin":
+    if form == "prefixed":  # as `transformers` saves it today
+        theirs.save_pretrained(source)
+        assert "transformer.wte.weight" in load_file(source / "model.safetensors")
+    elif form == "bin":
         torch.save(state, source / "pytorch_model.bin")
     elif form == "safetensors":
         save_file(state, source / "model.safetensors")
     else:
-        names = sorted(state)
+        names, where = sorted(state), {}
         for i, part in enumerate((names[::2], names[1::2]), start=1):
-            save_file({name: state[name] for name in part}, source / f"model-0000{i}-of-00002.safetensors")
+            save_file({name: state[name] for name in part}, source / (shard := f"model-0000{i}-of-00002.safetensors"))
+            where |= dict.fromkeys(part, shard)
+        if form == "shards and index":
+            (source / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+            save_file({"of.another.model": torch.zeros(1)}, source / "model-00001-of-00009.safetensors")
     main(["import", "gpt2", str(source), str(target)])
     assert_same(read_imported(target), theirs)
     # 61 * 32 + 16 * 32 + 2 blocks of 12 * 32^2 + 13 * 32, and the last norm.
     assert "27,936 parameters in model.safetensors, shape in model.yaml" in capsys.readouterr().out
     assert sorted(path.name for path in target.iterdir()) == ["model.safetensors", "model.yaml"]
+
+
+@pytest.mark.parametrize("values", [llama(), qwen3(num_key_value_heads=2), gpt_2()], ids=["llama", "qwen3", "gpt2"])
+def test_import_of_shards_as_transformers_saves_them(values: dict[str, Any], tmp_path: Path) -> None:
+    theirs, source = theirs_of(values), tmp_path / "source"
+    theirs.save_pretrained(source, max_shard_size="20KB")
+    shards = sorted(source.glob("model-*.safetensors"))
+    assert len(shards) > 2
+    main(["import", values["model_type"], str(source), str(tmp_path / "mine")])
+    assert_same(read_imported(tmp_path / "mine"), theirs)
+    shards[1].unlink()
+    with pytest.raises(IsoflopError, match=rf"index\.json: names {shards[1].name}, which the folder lacks; fetch what"):
+        main(["import", values["model_type"], str(source), str(tmp_path / "other")])
+    (source / "model.safetensors.index.json").write_text("[]")
+    with pytest.raises(IsoflopError, match=r"index\.json: holds no weight_map of names and files"):
+        main(["import", values["model_type"], str(source), str(tmp_path / "other")])
+
+
+@pytest.mark.slow
+def test_import_of_a_folder_as_the_hub_has_gpt2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At its real size, under the names and in the shapes of the released file, causal masks included."""
+    from transformers import GPT2LMHeadModel
+
+    source, target = tmp_path / "gpt2", tmp_path / "mine"
+    source.mkdir()
+    (source / "config.json").write_text(json.dumps(RELEASED))
+    state, generator = {}, torch.Generator().manual_seed(0)
+    for name, shape in released_shapes().items():
+        gain = 1.0 if ".ln_" in name or name.startswith("ln_f") else 0.0
+        state[name] = torch.empty(shape).normal_(gain * name.endswith("weight"), 0.1, generator=generator)
+    for i in range(12):
+        state[f"h.{i}.attn.bias"] = torch.ones(1024, 1024).tril().view(1, 1, 1024, 1024)
+    save_file(state, source / "model.safetensors", metadata={"format": "pt"})
+    del state
+    main(["import", "gpt2", str(source), str(target)])
+    assert "124,439,808 parameters in model.safetensors" in capsys.readouterr().out
+    ours, ids = read_imported(target), torch.tensor([[50256, 464, 3290, 318, 0, 50255]])
+    assert sum(parameter.numel() for parameter in ours.parameters()) == 124_439_808
+    with torch.no_grad():
+        expected = GPT2LMHeadModel.from_pretrained(source).eval()(ids).logits
+        got = ours(ids)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-4 * float(expected.std()))
+
+
+def released_shapes() -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the parameters in openai-community/gpt2."""
+    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (50257, 768), "wpe.weight": (1024, 768)}
+    matrices = {"attn.c_attn": (768, 2304), "attn.c_proj": (768, 768), "mlp.c_fc": (768, 3072)}
+    for i in range(12):
+        for name, shape in (matrices | {"mlp.c_proj": (3072, 768)}).items():
+            shapes |= {f"h.{i}.{name}.weight": shape, f"h.{i}.{name}.bias": shape[1:]}
+    norms = [f"h.{i}.ln_{n}" for i in range(12) for n in (1, 2)] + ["ln_f"]
+    return shapes | {f"{name}.{part}": (768,) for name in norms for part in ("weight", "bias")}
+
+
+def test_the_released_gpt2_here_without_its_memory() -> None:
+    """Every parameter of the released file has its place, of its size; on the meta device, so in no time."""
+    config = from_config(RELEASED, GPT2, "config.json")
+    state = {name: torch.empty(shape, device="meta") for name, shape in released_shapes().items()}
+    state |= {f"h.{i}.attn.bias": torch.empty(1, 1, 1024, 1024, device="meta") for i in range(12)}
+    made = from_family(state, config, GPT2)
+    with torch.device("meta"):
+        expected = {name: tensor.shape for name, tensor in GPT(config).state_dict().items()}
+    assert {name: tensor.shape for name, tensor in made.items()} == expected
+    assert sum(tensor.numel() for tensor in made.values()) == 124_439_808
 
 
 def test_import_says_what_is_wrong_with_a_folder(tmp_path: Path) -> None:
@@ -305,13 +427,16 @@ def test_import_says_what_is_wrong_with_a_folder(tmp_path: Path) -> None:
     assert not Path(target).exists(), "nothing is written before all is known to be right"
 
 
-def test_export_generates_the_same_text(tmp_path: Path) -> None:
-    from transformers import AutoTokenizer, LlamaForCausalLM
+@pytest.mark.parametrize(("family", "changes"), [("llama", {}), ("qwen3", {"qk_norm": True})])
+def test_export_generates_the_same_text(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     run, target = tmp_path / "runs" / "base-0", tmp_path / "there"
-    model = write_run(run, plan_of(n_kv_head=2))
-    main(["export", str(run), str(target)])
-    theirs, tokenizer = LlamaForCausalLM.from_pretrained(target), AutoTokenizer.from_pretrained(target)
+    model = write_run(run, plan_of(n_kv_head=2, **changes))
+    main(["export", str(run), str(target), "--as", family])
+    theirs, tokenizer = AutoModelForCausalLM.from_pretrained(target), AutoTokenizer.from_pretrained(target)
+    assert theirs.config.model_type == family
+    assert_same(model, theirs)
     given = tokenizer("Once", return_tensors="pt")
     assert given["input_ids"].tolist() == [[255, *b"Once"]]
     expected = generate(model, [[255, *b"Once"]], SampleConfig(**vars(GREEDY) | {"n_tokens": 11}), eos=255)[0]
@@ -355,9 +480,12 @@ def test_export_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     write_run(tmp_path / "base-1", plan_of(), status="diverged")
     with pytest.raises(IsoflopError, match="base-1: the run diverged, there are no weights to export"):
         main(["export", str(tmp_path / "base-1"), str(target)])
-    write_run(tmp_path / "base-2", plan_of(qk_norm=True))
+    write_run(tmp_path / "base-2", plan_of(qk_norm=True, window=[4]))
     with pytest.raises(IsoflopError, match=r"normalise queries and keys\. export an arm without these settings$"):
         main(["export", str(tmp_path / "base-2"), str(target)])
+    write_run(tmp_path / "base-3", plan_of(qk_norm=True))
+    with pytest.raises(IsoflopError, match=r"does not normalise queries and keys\. `--as qwen3` can$"):
+        main(["export", str(tmp_path / "base-3"), str(target)])
     assert not target.exists()
     write_run(tmp_path / "base-0", plan_of())
     target.mkdir()

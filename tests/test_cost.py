@@ -87,6 +87,17 @@ def test_flops_of_a_window_count_the_keys_it_leaves() -> None:
     assert cost.flops_per_token(model_config(**BY_HAND, window=[4])) == full
 
 
+def test_flops_of_a_linear_layer_count_its_chunk_and_its_memory() -> None:
+    # d 8, 2 heads of 4. Parameters: the decay's 8*2 + 2 more. Of the chunk, as in full attention, half the keys, 12 d
+    # each. The memory: k^T v and q S are 2*4^2 FLOPs per head each, 2 heads, times 3 for forward and backward: 384.
+    shape = BY_HAND | {"block_size": 128}
+    full, linear = (cost.flops_per_token(model_config(**shape, attention=[kind])) for kind in ("softmax", "linear"))
+    assert linear - full == 6 * (8 * 2 + 2) + 12 * 8 * 32 // 2 + 384 - 12 * 8 * 128 // 2
+    # They do not grow with the context.
+    longer = cost.flops_per_token(model_config(**shape | {"block_size": 1024}, attention=["linear"]))
+    assert longer == linear
+
+
 def test_flops_of_mtp_count_its_module_and_the_second_head() -> None:
     # block 192 + 384 + 16, projection 2*64, 3 norms 24, head again 80, attention term again 192.
     plain, mtp = (cost.flops_per_token(model_config(**BY_HAND, mtp=n)) for n in (0, 1))

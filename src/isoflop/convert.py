@@ -1,10 +1,12 @@
 """Models to and from folders of Hugging Face: `python -m isoflop.convert`.
 
-    export RUN-FOLDER TARGET            a finished run as a folder that `transformers` loads: LlamaForCausalLM, or
-                                        GPT2LMHeadModel with `--as gpt2`
-    import {llama,gpt2} SOURCE TARGET   a folder with config.json and weights (model.safetensors, or pytorch_model.bin)
-                                        as a folder of this project: model.yaml (the configuration) and
-                                        model.safetensors, which `read_imported` makes a model of
+    export RUN-FOLDER TARGET            a finished run as a folder that `transformers` loads: LlamaForCausalLM;
+                                        Qwen3ForCausalLM (for models with QK-norm) with `--as qwen3`, GPT2LMHeadModel
+                                        with `--as gpt2`
+    import {llama,qwen3,gpt2} SOURCE TARGET
+                                        a folder with config.json and weights (model.safetensors, or pytorch_model.bin;
+                                        one file or shards) as a folder of this project: model.yaml (the configuration)
+                                        and model.safetensors, which `read_imported` makes a model of
 
 An imported folder is no run: it has no plan, data or history. `python -m isoflop.inspect TARGET` reads it too.
 """
@@ -166,18 +168,36 @@ def _model_of(config: ModelConfig, state: Mapping[str, Tensor], folder: Path) ->
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors of model*.safetensors (one file or shards), else of pytorch_model*.bin."""
-    safe, pickled = sorted(folder.glob("model*.safetensors")), sorted(folder.glob("pytorch_model*.bin"))
-    if not safe and not pickled:
+    """All tensors of model.safetensors or its shards, else of pytorch_model.bin or its shards."""
+    files = _weight_files(folder, "model", "safetensors") or _weight_files(folder, "pytorch_model", "bin")
+    if not files:
         raise IsoflopError(f"{folder}: has neither model.safetensors nor pytorch_model.bin")
     state: dict[str, Tensor] = {}
-    for path in safe or pickled:
+    for path in files:
         try:
             # weights_only: nothing in a pickle is run.
+            safe = path.suffix == ".safetensors"
             state |= load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
         except (OSError, RuntimeError, EOFError, TypeError, SafetensorError, pickle.UnpicklingError) as error:
             raise IsoflopError(f"{path}: damaged, or holds more than tensors ({error}); fetch it again") from None
     return state
+
+
+def _weight_files(folder: Path, stem: str, suffix: str) -> list[Path]:
+    """The one file, or the shards: those of the index, where there is one. Raises IsoflopError where a shard lacks."""
+    if (whole := folder / f"{stem}.{suffix}").is_file():
+        return [whole]
+    shards = sorted(folder.glob(f"{stem}-*-of-*.{suffix}"))
+    index = folder / f"{stem}.{suffix}.index.json"
+    if not index.is_file():
+        return shards
+    try:
+        shards = [folder / name for name in sorted(set(read_json(index)["weight_map"].values()))]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise IsoflopError(f"{index}: holds no weight_map of names and files ({error}); fetch it again") from None
+    if missing := [path.name for path in shards if not path.is_file()]:
+        raise IsoflopError(f"{index}: names {', '.join(missing)}, which the folder lacks; fetch what is missing")
+    return shards
 
 
 def _write_weights(folder: Path, state: Mapping[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Models of Hugging Face's Llama and GPT-2 classes and models of this project, made of each other.
+"""Models of Hugging Face's Llama, Qwen3 and GPT-2 classes and models of this project, made of each other.
 
 families    what each family can express, and what it calls the parts
 configs     config.json

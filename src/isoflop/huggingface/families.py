@@ -1,14 +1,14 @@
-"""Llama and GPT-2 as `transformers` has them: what each can express, and what it calls the parts."""
+"""Llama, Qwen3 and GPT-2 as `transformers` has them: what each can express, and what it calls the parts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from isoflop.config import ModelConfig
 
-FamilyName = Literal["llama", "gpt2"]
+FamilyName = Literal["llama", "qwen3", "gpt2"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,8 @@ class Family:
     title: str
     architecture: str
     fixed: Mapping[str, str]  # settings of `model` that it knows one value of
+    qk_norm: bool  # queries and keys normalised per head, before they are rotated: always, or never
+    mlp_bias: bool  # its MLPs may have biases
     keys: Mapping[str, str]  # setting of `model` -> key of config.json
     defaults: Mapping[str, object]  # what `transformers` assumes where config.json is silent
     constants: Mapping[str, tuple[object, ...]]  # values of other keys that mean what this model does
@@ -25,11 +27,18 @@ class Family:
     block: str  # prefix of a layer
     inner: Mapping[str, str]
 
+    @property
+    def rotates(self) -> bool:
+        """Positions by RoPE, in halves of a head: a descendant of Llama."""
+        return self.fixed["positions"] == "rope"
+
 
 LLAMA = Family(
     title="Llama",
     architecture="LlamaForCausalLM",
     fixed={"norm": "rmsnorm", "positions": "rope", "mlp": "swiglu"},
+    qk_norm=False,
+    mlp_bias=True,
     keys={
         "vocab_size": "vocab_size",
         "d_model": "hidden_size",
@@ -68,10 +77,32 @@ LLAMA = Family(
     },
 )
 
+# Llama with QK-norm, without biases in the MLP, and with a head size of its own (Yang et al. 2025, arXiv 2505.09388).
+QWEN3 = replace(
+    LLAMA,
+    title="Qwen3",
+    architecture="Qwen3ForCausalLM",
+    qk_norm=True,
+    mlp_bias=False,
+    defaults={
+        "num_key_value_heads": 32,
+        "head_dim": 128,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "initializer_range": 0.02,
+        "tie_word_embeddings": False,
+        "attention_bias": False,
+    },
+    constants={"model_type": ("qwen3",), "hidden_act": ("silu", "swish"), "use_sliding_window": (False,)},
+    inner={**LLAMA.inner, "attention.q_norm": "self_attn.q_norm", "attention.k_norm": "self_attn.k_norm"},
+)
+
 GPT2 = Family(
     title="GPT-2",
     architecture="GPT2LMHeadModel",
     fixed={"norm": "layernorm", "positions": "learned", "mlp": "gelu"},
+    qk_norm=False,
+    mlp_bias=True,
     keys={
         "vocab_size": "vocab_size",
         "d_model": "n_embd",
@@ -113,7 +144,7 @@ GPT2 = Family(
     },
 )
 
-FAMILIES: Mapping[FamilyName, Family] = {"llama": LLAMA, "gpt2": GPT2}
+FAMILIES: Mapping[FamilyName, Family] = {"llama": LLAMA, "qwen3": QWEN3, "gpt2": GPT2}
 
 
 def obstacles(config: ModelConfig, family: Family) -> list[str]:
@@ -127,9 +158,13 @@ def obstacles(config: ModelConfig, family: Family) -> list[str]:
     if any(config.attention_of(layer) == "linear" for layer in layers):
         found.append(f"model.attention = {config.attention}, it has no linear layers")
     if any(0 < config.window_of(layer) < config.block_size for layer in layers):
-        found.append(f"model.window = {config.window}, it has no windows")
-    if config.qk_norm:
-        found.append("model.qk_norm = true, it does not normalise queries and keys")
+        why = "its windows are not converted" if family is QWEN3 else "it has no windows"
+        found.append(f"model.window = {config.window}, {why}")
+    if config.qk_norm != family.qk_norm:
+        rule = "always normalises" if family.qk_norm else "does not normalise"
+        found.append(f"model.qk_norm = {str(config.qk_norm).lower()}, it {rule} queries and keys")
+    if config.bias.mlp and not family.mlp_bias:
+        found.append("model.bias.mlp = true, its MLP has no biases")
     if family is GPT2 and config.n_kv_head != config.n_head:
         found.append(f"model.n_kv_head = {config.n_kv_head}, it has as many as model.n_head = {config.n_head}")
     return found

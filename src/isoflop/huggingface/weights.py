@@ -2,11 +2,12 @@
 
 What differs, beside the names:
 
-- RoPE: here the pairs (0, 1), (2, 3), ... of a head turn together, in Llama (0, C/2), (1, C/2 + 1), ...: the rows of
-  q and k are reordered within each head. A score is a sum over pairs, whose order does not matter.
+- RoPE: here the pairs (0, 1), (2, 3), ... of a head turn together, in Llama and Qwen3 (0, C/2), (1, C/2 + 1), ...: the
+  rows of q and k, and the gains of their norms, are reordered within each head. A score is a sum over pairs, whose
+  order does not matter.
 - GPT-2 has q, k and v in one matrix, and stores every matrix of its blocks as (in, out).
-- Llama's `attention_bias` is one switch for q, k, v and the output, and GPT-2 always has all biases: one that this
-  model lacks is written as zeros.
+- `attention_bias` of Llama and Qwen3 is one switch for q, k, v and the output, and GPT-2 always has all biases: one
+  that this model lacks is written as zeros.
 
 A tied head is the embedding and stands in no dict. H heads, C head size.
 """
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from isoflop.config import BiasConfig, ModelConfig
 from isoflop.errors import IsoflopError
-from isoflop.huggingface.families import GPT2, LLAMA, Family, obstacles
+from isoflop.huggingface.families import GPT2, Family, obstacles
 
 State = Mapping[str, Tensor]
 
@@ -93,10 +94,10 @@ def interleaved(rows: Tensor, heads: int) -> Tensor:
 
 def _layout(name: str, tensor: Tensor, config: ModelConfig, family: Family, *, back: bool) -> Tensor:
     """One tensor from this model's layout to the family's, or `back`; float32, memory of its own."""
-    if family is LLAMA and ".attention.q." in name:
-        tensor = (interleaved if back else halves)(tensor, config.n_head)
-    elif family is LLAMA and ".attention.k." in name:
-        tensor = (interleaved if back else halves)(tensor, config.n_kv_head)
+    heads = {"q": config.n_head, "k": config.n_kv_head, "q_norm": 1, "k_norm": 1}
+    module = name.split(".")[-2]
+    if family.rotates and ".attention." in name and module in heads:
+        tensor = (interleaved if back else halves)(tensor, heads[module])
     elif family is GPT2 and name.startswith("blocks.") and tensor.ndim == 2:
         tensor = tensor.T
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)

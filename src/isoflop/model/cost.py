@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from isoflop.config import ModelConfig
 
+RETENTION_CHUNK = 32  # positions that a linear layer computes at once
+
 
 def parameter_table(config: ModelConfig) -> dict[str, int]:
     """Parameters by part; the sum equals `sum(p.numel() for p in model.parameters())` to the last one."""
@@ -52,9 +54,13 @@ def flops_per_token(config: ModelConfig) -> int:
 def twice_keys_seen(config: ModelConfig, layer: int) -> int:
     """Twice the mean number of keys per query: T with all of them, W (2 T - W) / T in a window W, rounded down.
 
-    The parallel form of a linear layer computes as many products as full attention.
+    A linear layer counts what its chunked form computes, whatever T: the keys of a chunk of L, L / 2 on average as in
+    full attention, and C more (the head size) for its memory, to which k^T v is added and which q is multiplied with:
+    2 C^2 FLOPs each per head, as much as 2 matmuls with C keys.
     """
     t, w = config.block_size, config.window_of(layer)
+    if config.attention_of(layer) == "linear":
+        return min(RETENTION_CHUNK, t) + 2 * config.head_dim
     return w * (2 * t - w) // t if 0 < w < t else t
 
 

@@ -5,16 +5,19 @@ g_t = sigmoid(x_t W_g + b)^(1/16) per head that depends on the input, and a norm
 paper's output gate: the layer then has the parameters of an attention layer and the decay's. The decay orders the
 tokens, so queries and keys are not rotated.
 
-B batch, T time, D d_model, H heads, K key-value heads, C head size.
+B batch, T time, D d_model, H heads, K key-value heads, C head size, N chunks of L.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isoflop.config import ModelConfig
+from isoflop.model.cost import RETENTION_CHUNK
 from isoflop.model.layers import Linear, RMSNorm
 
 TAU = 16.0
@@ -49,43 +52,66 @@ class Retention(nn.Module):
         k_BHTC = self.k_norm(self.k(x_BTD).unflatten(-1, heads)).transpose(1, 2).repeat_interleave(self.groups, 1)
         v_BHTC = self.v(x_BTD).unflatten(-1, heads).transpose(1, 2).repeat_interleave(self.groups, 1)
         log_decay_BHT = F.logsigmoid(self.decay(x_BTD).float()).transpose(1, 2) / TAU
-        if state is None:
-            y_BHTC = retain(q_BHTC, k_BHTC, v_BHTC, log_decay_BHT)
-        else:
-            y_BHTC, state.s = retain_from(state.s, q_BHTC, k_BHTC, v_BHTC, log_decay_BHT)
+        y_BHTC, s_BHCC = retain(q_BHTC, k_BHTC, v_BHTC, log_decay_BHT, None if state is None else state.s)
+        if state is not None:
+            state.s = s_BHCC
             state.length += x_BTD.shape[1]
         y_BHTC = F.rms_norm(y_BHTC, y_BHTC.shape[-1:], eps=self.eps)
         y_BTD: Tensor = self.out(y_BHTC.transpose(1, 2).flatten(-2))
         return y_BTD
 
 
-def retain(q_BHTC: Tensor, k_BHTC: Tensor, v_BHTC: Tensor, log_decay_BHT: Tensor) -> Tensor:
-    """All positions at once: y_t = sum over s <= t of (q_t k_s / sqrt C) exp(c_t - c_s) v_s.
-
-    c is the cumulated logarithm of the decay.
-    """
-    scores = (q_BHTC * q_BHTC.shape[-1] ** -0.5) @ k_BHTC.transpose(-2, -1)
-    y_BHTC: Tensor = (scores * decay_matrix(log_decay_BHT).to(scores.dtype)) @ v_BHTC
-    return y_BHTC
-
-
-def retain_from(
-    s_BHCC: Tensor, q_BHTC: Tensor, k_BHTC: Tensor, v_BHTC: Tensor, log_decay_BHT: Tensor
+def retain(
+    q_BHTC: Tensor,
+    k_BHTC: Tensor,
+    v_BHTC: Tensor,
+    log_decay_BHT: Tensor,
+    s_BHCC: Tensor | None = None,
+    chunk: int = RETENTION_CHUNK,
 ) -> tuple[Tensor, Tensor]:
-    """The same for T more positions after a memory; the outputs and the memory behind them."""
-    q_BHTC, k_BHTC, v_BHTC = q_BHTC.float(), k_BHTC.float(), v_BHTC.float()
-    cumulated = log_decay_BHT.cumsum(-1)
+    """T positions after a memory (None: an empty one); the outputs and the memory behind them.
+
+    y_t = sum over s <= t of (q_t k_s / sqrt C) exp(c_t - c_s) v_s, where c is the cumulated logarithm of the decay. The
+    pairs of a chunk are computed all at once, what lies before it through the memory (the chunkwise form, as in Yang et
+    al. 2023, arXiv 2312.06635): neither time nor memory grows with T x T. The memory has the dtype of `log_decay_BHT`.
+    """
+    t, size = q_BHTC.shape[2:]
+    chunk = min(chunk, t)
+    q_BHNLC, k_BHNLC, v_BHNLC = (_chunks(x, chunk) for x in (q_BHTC * size**-0.5, k_BHTC, v_BHTC))
+    cumulated = _chunks(log_decay_BHT[..., None], chunk).squeeze(-1).cumsum(-1)
     total = cumulated[..., -1:]
-    old = (q_BHTC * q_BHTC.shape[-1] ** -0.5 * cumulated.exp()[..., None]) @ s_BHCC
-    new = retain(q_BHTC, k_BHTC, v_BHTC, log_decay_BHT)
-    kept = k_BHTC * (total - cumulated).exp()[..., None]
-    return old + new, s_BHCC * total.exp()[..., None] + kept.transpose(-2, -1) @ v_BHTC
+    scores = (q_BHNLC @ k_BHNLC.transpose(-2, -1)) * decay_matrix(cumulated).to(q_BHNLC.dtype)
+    kept = k_BHNLC * (total - cumulated).exp()[..., None].to(k_BHNLC.dtype)
+    added = (kept.transpose(-2, -1) @ v_BHNLC).to(total.dtype)
+    s = added.new_zeros(added[:, :, 0].shape) if s_BHCC is None else s_BHCC
+    before = []  # unbind: an index per chunk would give each a gradient of the size of all
+    for decay, new in zip(total.exp()[..., None].unbind(2), added.unbind(2), strict=True):
+        before.append(s)
+        s = s * decay + new
+    from_before = (q_BHNLC * cumulated.exp()[..., None].to(q_BHNLC.dtype)) @ torch.stack(before, 2).to(q_BHNLC.dtype)
+    y_BHNLC = scores @ v_BHNLC + from_before
+    return y_BHNLC.flatten(2, 3)[:, :, :t], s
 
 
-def decay_matrix(log_decay_BHT: Tensor) -> Tensor:
-    """(B, H, T, T): exp(c_t - c_s) for s <= t, else 0. Differences, not quotients: exp(-c_s) alone overflows."""
-    cumulated = log_decay_BHT.cumsum(-1)
-    difference = cumulated[..., :, None] - cumulated[..., None, :]
-    t = log_decay_BHT.shape[-1]
-    future = torch.ones(t, t, dtype=torch.bool, device=log_decay_BHT.device).triu(1)
-    return difference.masked_fill(future, float("-inf")).exp()
+def _chunks(x_BHTC: Tensor, chunk: int) -> Tensor:
+    """(B, H, N, L, C). Zeros fill the last chunk: no key, and a decay of 1, so the memory passes unchanged."""
+    missing = -x_BHTC.shape[2] % chunk
+    padded = F.pad(x_BHTC, (0, 0, 0, missing)) if missing else x_BHTC
+    return padded.reshape(*padded.shape[:2], -1, chunk, padded.shape[-1])
+
+
+def decay_matrix(cumulated_BHNL: Tensor) -> Tensor:
+    """(B, H, N, L, L): exp(c_t - c_s) for s <= t, else 0. Differences, not quotients: exp(-c_s) alone overflows."""
+    difference = cumulated_BHNL[..., :, None] - cumulated_BHNL[..., None, :]
+    # A compiler computes the mask where it is added.
+    mask = _future if torch.compiler.is_compiling() else _cached_future
+    return (difference + mask(cumulated_BHNL.shape[-1], difference.dtype, difference.device)).exp()
+
+
+def _future(chunk: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(L, L): -inf right of the diagonal, else 0."""
+    with torch.inference_mode(False):  # a cached inference tensor could not be used in training afterwards
+        return torch.full((chunk, chunk), float("-inf"), dtype=dtype, device=device).triu_(1)
+
+
+_cached_future = lru_cache(maxsize=16)(_future)
