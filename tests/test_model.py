@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from conftest import model_config
-from isoflop.model.attention import attend
+from isoflop.model.attention import attend, attend_explicitly, causal_mask
 from isoflop.model.gpt import GPT
+from isoflop.model.layers import RMSNorm
 from isoflop.model.positions import rope_table, rotate
 
 KV_HEADS = pytest.mark.parametrize("n_kv_head", [4, 2, 1], ids=["mha", "gqa", "mqa"])
@@ -180,3 +181,34 @@ def test_cached_steps_equal_one_full_pass(n_kv_head: int) -> None:
     cache = model.new_cache(2)
     parts = [model(ids[:, :5], cache), *(model(ids[:, t : t + 1], cache) for t in range(5, 16))]
     torch.testing.assert_close(torch.cat(parts, dim=1), full, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 2e-2)]
+)
+def test_rms_norm_and_its_gradients_are_torch_s_own(dtype: torch.dtype, tolerance: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, gain, grad = (torch.randn(s, generator=generator, dtype=torch.float64) for s in ((3, 5, 16), (16,), (3, 5, 16)))
+    norm = RMSNorm(16, 1e-5).to(torch.float64)
+    norm.weight.data = gain.to(dtype).double()
+    ours, theirs = (x.to(dtype).requires_grad_() for _ in range(2))
+    reference = norm.weight.detach().clone().requires_grad_()
+    got = norm(ours)
+    expected = F.rms_norm(theirs.double(), (16,), reference, 1e-5)
+    got.backward(grad.to(dtype))
+    expected.backward(grad.to(dtype).double())
+    assert (got.dtype, ours.grad.dtype) == (dtype, dtype)
+    for a, b in ((got, expected), (ours.grad, theirs.grad), (norm.weight.grad, reference.grad)):
+        torch.testing.assert_close(a.double(), b.double(), rtol=tolerance, atol=tolerance * 4)
+
+
+def test_the_softmax_in_place_has_the_bits_of_torch_s_own() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for dtype in (torch.float32, torch.bfloat16):
+        q, k, v, grad = (torch.randn(2, 3, 7, 4, generator=generator).to(dtype) for _ in range(4))
+        mask = causal_mask(7, 7, 0, dtype, q.device)
+        ours, theirs = ([t.clone().requires_grad_() for t in (q, k, v)] for _ in range(2))
+        attend_explicitly(*ours, mask).backward(grad)
+        ((((theirs[0] * 0.5) @ theirs[1].mT) + mask).softmax(-1) @ theirs[2]).backward(grad)
+        for a, b in zip(ours, theirs, strict=True):
+            assert torch.equal(a.grad, b.grad)
