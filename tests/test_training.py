@@ -154,6 +154,7 @@ def test_the_same_arm_and_seed_gives_the_same_bits(precision: str, machine: Mach
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not machines.has_compiler(), reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 @pytest.mark.parametrize("change", [("window: [0]", "window: [4]"), ("mtp: 0", "mtp: 1")], ids=lambda c: str(c[1]))
 def test_compiled_training_is_the_eager_one_up_to_rounding_and_repeats_its_own_bits(
