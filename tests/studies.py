@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from ruamel.yaml import YAML
 
 from isoflop.collected import Collected, CollectedArm, CollectedRun, Excluded
@@ -100,6 +101,11 @@ def make_study(
         baseline_rev="1234abcd" * 5,
         tracking_uri="sqlite:////somewhere/mlflow.db",
     )
+
+
+def table(csv_text: str) -> pd.DataFrame:
+    """What the report reads of a table that `collect` wrote."""
+    return pd.read_csv(io.StringIO(csv_text))
 
 
 # --- changes to a study

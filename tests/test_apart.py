@@ -21,7 +21,7 @@ from isoflop.reporting.figures import draw_figures
 from isoflop.reporting.html import to_page
 from isoflop.reporting.markdown import to_markdown
 from isoflop.study import applied, read_study
-from studies import ARMS, EIGHT, change_run, diverged, from_git, make_study, without_seed
+from studies import ARMS, EIGHT, change_run, diverged, from_git, make_study, table, without_seed
 
 GRID: dict[str, dict[str, Any]] = {
     "base": {},
@@ -242,8 +242,8 @@ def test_other_budgets_are_rungs_and_never_compared() -> None:
     study = analyse(made)
     assert study["budget"]["mismatch"] == []
     assert set(summary(study)) == {"base", "mha_b_s", "mha_b_l"}
-    assert len(runs_table(made)) == 18
-    assert set(curves_table(made)["arm"]) == set(ladder_arms("mha"))
+    assert len(table(runs_table(made))) == 18
+    assert set(table(curves_table(made))["arm"]) == set(ladder_arms("mha"))
 
 
 def test_rungs_move_no_verdict() -> None:
@@ -321,20 +321,22 @@ def test_the_multiplier_over_final_values_by_hand() -> None:
 def test_the_figure_shows_families_budgets_and_minima() -> None:
     made = set_apart(ladder())
     study = json.loads(json.dumps(analyse(made)))
-    drawn = draw_figures(study, curves_table(made))
+    drawn = draw_figures(study, table(curves_table(made)))
     assert "ladder" in drawn
     assert "a fitted parabola" in drawn["ladder"].caption
     assert "On the right" in drawn["ladder"].caption
     text = to_markdown(build_report(study, drawn, [], []))
     assert "(figures/ladder.png)" in text
     assert "**The verdicts hold at one budget.**" in text
-    assert "ladder" not in draw_figures(json.loads(json.dumps(analyse(make_study()))), curves_table(make_study()))
+    assert "ladder" not in draw_figures(
+        json.loads(json.dumps(analyse(make_study()))), table(curves_table(make_study()))
+    )
 
 
 def test_a_family_at_one_budget_and_one_size_has_no_figure() -> None:
     made = make_study(ladder={"mha": ["base"], "mqa": ["mqa"]})
     study = json.loads(json.dumps(analyse(set_apart(made))))
-    assert "ladder" not in draw_figures(study, curves_table(made))
+    assert "ladder" not in draw_figures(study, table(curves_table(made)))
     assert "1 of the 3 sizes" in json.dumps(study["ladder"])
 
 

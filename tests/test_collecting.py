@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +24,7 @@ from isoflop.stages import collect as collect_stage
 from isoflop.stages import report as report_stage
 from isoflop.tracking.database import ensure_store
 from isoflop.tracking.queries import all_runs
-from studies import ARMS, params_text
+from studies import ARMS, EIGHT, params_text
 from workspace import Workspace
 
 # mlflow's models of its tables use a loader option that sqlalchemy 2.1 deprecates; nothing here can change that.
@@ -89,6 +95,14 @@ def experiment(space: Workspace, **fields: Any) -> Workspace:
     for seed in space.params.seeds:
         space.run("base", seed, 1.6 + 0.01 * seed, **fields)
     return space
+
+
+def without_store(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same files where there is no store. Elsewhere, because mlflow holds a database that is deleted open."""
+    elsewhere = space.root.with_name(f"{space.root.name}_elsewhere")
+    shutil.copytree(space.root, elsewhere, ignore=shutil.ignore_patterns("mlflow.db*", "mlartifacts"))
+    monkeypatch.chdir(elsewhere)
+    space.root = elsewhere
 
 
 # --- the workspace
@@ -221,11 +235,10 @@ def test_one_evaluation_file_changes_the_report_and_nothing_else_does(space: Wor
     assert "| `mqa` | 1 | finished | 1.5600 |" in after
 
 
-def test_a_deleted_seed_is_said_in_the_report(space: Workspace) -> None:
+def test_a_deleted_seed_is_said_in_the_report(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no run of seed" not in report_of(space)
     space.remove("mqa", 1)
-    (space.root / "mlflow.db").unlink()
-    shutil.rmtree(space.root / "mlartifacts")
+    without_store(space, monkeypatch)
     text = report_of(space)
     assert "`mqa`: no run of seed 1, which params.yaml asks for" in text
     assert "There is no verdict on `mqa`" in text
@@ -315,14 +328,15 @@ def test_a_run_of_another_study_is_the_control_where_its_configuration_is(space:
     assert set(origins(found.arms[0]).values()) == {"store"}
 
 
-def test_another_study_compares_the_runs_that_stand_and_links_them_where_they_are(space: Workspace) -> None:
+def test_another_study_compares_the_runs_that_stand_and_links_them_where_they_are(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = gather(space)
     space.set_params(text_of(ARMS, [0, 1], name="other"))
     found = gather(space)
     assert found.arms == before.arms, "the same runs, linked to the same places in MLflow"
     assert found.excluded == []
-    (space.root / "mlflow.db").unlink()
-    shutil.rmtree(space.root / "mlartifacts")
+    without_store(space, monkeypatch)
     again = gather(space)
     assert [values(each) for each in again.arms] == [values(each) for each in before.arms]
     assert all(run.run_id for each in again.arms for run in each.runs)
@@ -494,3 +508,98 @@ def test_a_store_that_fails_costs_the_earlier_runs_only(
     assert [each.label for each in found.arms] == ["base", "mqa"]
     assert found.warnings
     assert "earlier runs cannot be looked up" in capsys.readouterr().err
+
+
+# --- how long it takes
+
+STAGE = """
+import sys, time
+from isoflop.stages import collect
+collect.main()
+heavy = {"mlflow", "sqlalchemy", "pandas", "scipy.stats", "torch", "matplotlib"}
+print(sorted(heavy & sys.modules.keys()), time.process_time())
+"""
+
+
+def collect_in_another_process() -> tuple[str, float]:
+    """What it imported of all that takes long to import, and its CPU time in seconds."""
+    environment = os.environ | {"PYTHONPATH": str(Path(collect_stage.__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", STAGE], env=environment, capture_output=True, text=True, check=True)
+    imported, seconds = done.stdout.rsplit(maxsplit=1)
+    return imported, float(seconds)
+
+
+def test_with_nothing_new_nothing_heavy_is_imported(space: Workspace) -> None:
+    gather(space)
+    assert collect_in_another_process()[0] == "[]"
+    space.change(space.evaluation("mqa", 1), bpb=1.56)
+    assert "mlflow" in collect_in_another_process()[0], "else this test would see nothing"
+
+
+@pytest.mark.slow
+def test_forty_runs_are_evaluated_anew_within_the_time_promised(space: Workspace) -> None:
+    space.set_params(params_text(EIGHT, range(5)))
+    for name in EIGHT:
+        for seed in range(5):
+            space.run(name, seed, 1.5)
+    space.commit()
+    gather(space)
+    for name in EIGHT:
+        for seed in range(5):
+            space.change(space.evaluation(name, seed), bpb=1.4 + 0.01 * seed)
+    # CPU time: how long the disk takes and who else runs is not what this promises.
+    assert collect_in_another_process()[1] < 10
+    changed = gather(space)
+    assert all(values(each) == {seed: 1.4 + 0.01 * seed for seed in range(5)} for each in changed.arms)
+    stored = all_runs(space.root, data_digest="d" * 64, protocol_hash=protocol_hash(space.params.eval))
+    assert sorted(each.bpb for each in stored) == sorted([1.4 + 0.01 * seed for seed in range(5)] * 8)
+
+
+def add_runs_of_no_use(space: Workspace, number: int) -> None:
+    """Later than all others, each of another configuration: on another corpus, protocol, study, budget, or killed.
+
+    Copied inside the database, because mlflow would take minutes.
+    """
+    evaluated = f"isoflop.evaluated.{protocol_hash(space.params.eval)}"
+    with closing(sqlite3.connect(space.root / "mlflow.db")) as db, db:
+        template = db.execute("select run_uuid from tags where key = 'label' and value = 'mqa'").fetchone()[0]
+        for i in range(number):
+            run_id = f"{i:032x}"
+            for table in ("runs", "tags", "params", "metrics", "latest_metrics"):
+                columns = [row[1] for row in db.execute(f"pragma table_info({table})")]
+                new = ", ".join("?" if name == "run_uuid" else name for name in columns)
+                names = ", ".join(columns)
+                copy = f"insert into {table} ({names}) select {new} from {table} where run_uuid = ?"
+                db.execute(copy, [run_id, template])
+            tags = {"run_uid": f"copy{i}", "config_hash": f"{i:016x}", "seed": str(i % 5)}
+            tags |= [{"data_digest": "x" * 64}, {}, {"study": "other"}, {}, {}][i % 5]
+            for key, value in tags.items():
+                db.execute("update tags set value = ? where key = ? and run_uuid = ?", [value, key, run_id])
+            db.execute("update runs set start_time = start_time + ? where run_uuid = ?", [10**12 + i, run_id])
+            if i % 5 == 1:
+                db.execute("update tags set key = key || 'x' where key = ? and run_uuid = ?", [evaluated, run_id])
+            elif i % 5 == 3:
+                db.execute("update runs set status = 'KILLED' where run_uuid = ?", [run_id])
+            elif i % 5 == 4:
+                other = "update params set value = '5e12' where key = 'predicted.flops' and run_uuid = ?"
+                db.execute(other, [run_id])
+
+
+@pytest.mark.slow
+def test_five_hundred_runs_in_the_store_change_nothing_and_take_little(space: Workspace) -> None:
+    gather(space)
+    for i in range(3):
+        started = f"2026-01-{i + 1:02d}T00:00:00+00:00"
+        earlier(space, {"train.weight_decay": round(0.2 + 0.01 * i, 2)}, (0, 1.4), (1, 1.41), started=started)
+    space.remove("mqa", 1)  # to be found in the store, among all the others
+    before = analyse(gather(space))
+    assert [each["role"] for each in before["arms"]] == ["control", "planned", "earlier", "earlier", "earlier"]
+    add_runs_of_no_use(space, 500)
+    began = time.monotonic()
+    found = gather(space)
+    assert time.monotonic() - began < 30
+    after = analyse(found)
+    assert {reason for _, _, reason in left_out(found)} == {OTHER_BUDGET}
+    assert len(after.pop("excluded")) == 100
+    assert before.pop("excluded") == []
+    assert after == before

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from conftest import ROOT
 from isoflop.analysis import curves_table
-from studies import make_study
+from studies import make_study, table
 
 PLOTS = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["plots"]
 CURVES = "reports/${study.name}/curves.csv"
@@ -24,7 +24,7 @@ def parts() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("name", "plot"), parts())
 def test_each_plot_reads_columns_of_the_curves(name: str, plot: dict[str, Any]) -> None:
-    columns = set(curves_table(make_study(seeds=[0])))
+    columns = set(table(curves_table(make_study(seeds=[0]))))
     assert plot["x"] in columns, name
     assert plot["y"][CURVES] in columns, name
     assert {"arm", "seed"} <= columns, "the template colours by arm"
@@ -32,7 +32,7 @@ def test_each_plot_reads_columns_of_the_curves(name: str, plot: dict[str, Any]) 
 
 @pytest.mark.parametrize(("name", "plot"), parts())
 def test_the_template_takes_everything_that_dvc_fills_in(name: str, plot: dict[str, Any]) -> None:
-    rows = curves_table(make_study(seeds=[0])).head(3).to_dict("records")
+    rows = table(curves_table(make_study(seeds=[0]))).head(3).to_dict("records")
     rows = [{k: "" if isinstance(v, float) and math.isnan(v) else str(v) for k, v in row.items()} for row in rows]
     points = [{**row, "rev": "workspace", "filename": CURVES, "field": plot["y"][CURVES]} for row in rows]
     renderer = VegaRenderer(

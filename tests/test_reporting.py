@@ -39,6 +39,7 @@ from studies import (
     from_git,
     make_study,
     params_text,
+    table,
     without_seed,
     write_samples,
 )
@@ -82,7 +83,7 @@ def write_all(made: Collected, folder: Path) -> Path:
     write_samples(made, folder / "samples")
     study = as_json(made)
     samples = read_samples(study, folder / "samples", prompts)
-    write_report(study, curves_table(made), samples, prompts, folder / "out")
+    write_report(study, table(curves_table(made)), samples, prompts, folder / "out")
     return folder / "out"
 
 
@@ -465,7 +466,7 @@ def test_the_stage_reads_and_writes_its_files(tmp_path: Path, monkeypatch: pytes
     Path("params.yaml").write_text(params_text({"base": {}, "mqa": {"model.n_kv_head": 1}}, [0, 1, 2]))
     folder = Path("reports/kv_heads")
     write_json(folder / "study.json", analyse(made))
-    curves_table(made).to_csv(folder / "curves.csv", index=False)
+    (folder / "curves.csv").write_text(curves_table(made))
     write_samples(made, Path("experiments/samples"))
     (folder / "figures").mkdir()
     (folder / "figures" / "left_over.png").touch()
@@ -492,7 +493,7 @@ def test_figures_survive_zero_and_dead_seeds() -> None:
     rows[0] |= {"flops": 0.0, "tokens": 0, "val/bpb": 8.0, "train/grad_norm": 0.0}
     rows[5] |= {"train/loss": math.nan}
     made = diverged(change_run(made, "mqa", 0, history=rows), "base", 1, step=3)  # dead before its first evaluation
-    drawn = draw_figures(as_json(made), curves_table(made))
+    drawn = draw_figures(as_json(made), table(curves_table(made)))
     assert set(drawn) == {"differences", "final", "speed", "curves", "stability", "positions"}
     for drawing in drawn.values():
         assert "NaN" not in drawing.svg
@@ -501,7 +502,7 @@ def test_figures_survive_zero_and_dead_seeds() -> None:
 
 def test_a_study_without_any_history_has_no_curves() -> None:
     made = from_git(from_git(make_study(), "base"), "mqa")
-    assert set(draw_figures(as_json(made), curves_table(made))) == {"differences", "final", "positions"}
+    assert set(draw_figures(as_json(made), table(curves_table(made)))) == {"differences", "final", "positions"}
 
 
 def test_every_arm_looks_different_and_the_control_is_solid() -> None:
@@ -516,18 +517,18 @@ def test_every_arm_looks_different_and_the_control_is_solid() -> None:
 
 
 def test_the_published_results_are_cited() -> None:
-    table = results()
-    assert len(table) >= 10
-    assert table["source"].str.len().min() > 5
-    assert (table["bpb_lo"] <= table["bpb_hi"]).all()
-    assert np.all(np.diff(table["flops_6ND"]) >= 0)
+    found = results()
+    assert len(found) >= 10
+    assert found["source"].str.len().min() > 5
+    assert (found["bpb_lo"] <= found["bpb_hi"]).all()
+    assert np.all(np.diff(found["flops_6ND"]) >= 0)
 
 
 def test_drawing_leaves_the_users_settings_alone() -> None:
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
-    draw_figures(as_json(make_study(seeds=[0])), pd.DataFrame(columns=list(curves_table(make_study(seeds=[0])))))
+    draw_figures(as_json(make_study(seeds=[0])), pd.DataFrame(columns=list(table(curves_table(make_study(seeds=[0]))))))
     assert dict(mpl.rcParams) == before
 
 

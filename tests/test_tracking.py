@@ -27,6 +27,8 @@ from isoflop.tracking.database import ensure_store, store_uri
 from isoflop.tracking.identity import RunIdentity, flat_params, is_gone, process_tag
 from isoflop.tracking.live import MlflowRecorder
 from isoflop.tracking.queries import all_runs, find_runs
+from isoflop.tracking.reading import Database, Wanted
+from isoflop.tracking.store import Store
 from isoflop.tracking.sync import sync
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -555,6 +557,62 @@ def test_two_syncs_at_once_write_each_run_once(root: Path, tmp_path: Path) -> No
     assert sorted(finish(process) for process in both) == [("0 None\n", ""), ("3 None\n", "")]
     assert len(query(root, "select 1 from runs")) == 3
     assert len(points(root)) == 3 * (len(EXPECTED_POINTS) + 2)
+
+
+# ---- reading without mlflow
+
+
+def stores(root: Path) -> tuple[Store, Store]:
+    """One store twice: read from its file, and through mlflow as a server would be."""
+    direct, through = Store(root), Store(root)
+    through._database = None
+    return direct, through
+
+
+def various_runs(root: Path, tmp_path: Path) -> None:
+    """Finished, diverged, running, deleted; of two studies; with numbers that are not finite."""
+    runs = [write_run(tmp_path, seed=seed, uid=f"u{seed}") for seed in range(3)]
+    runs += [write_run(tmp_path, arm="base", uid="dead", bpb=None, status="diverged", diverged_at=20)]
+    runs += [write_run(tmp_path, arm="base", uid="other", study="other")]
+    assert sync(root, runs).warning is None
+    store = Store(root)
+    store.create(store.experiment("kv_heads"), RunIdentity.of(record_of(uid="running")), 5, {"status": "running"})
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
+        connection.execute("update runs set lifecycle_stage = 'deleted' where name = 'mqa-s2'")
+        connection.execute("update latest_metrics set is_nan = 1, value = 0 where key = 'tokens'")
+
+
+def test_what_is_read_from_the_file_is_what_mlflow_reads(root: Path, tmp_path: Path) -> None:
+    various_runs(root, tmp_path)
+    direct, through = stores(root)
+    everywhere = direct.experiments()
+    assert sorted(everywhere) == sorted(through.experiments())
+    assert direct.experiment("other") == through.experiment("other")
+    found = []
+    for experiments in (everywhere, [direct.experiment("other")]):
+        for tags in ({}, {"run_uid": "u1"}, {"seed": "0", "arm": "mqa"}, {"arm": "nobody"}):
+            for status in (None, "RUNNING", "FAILED"):
+                for deleted in (False, True):
+                    wanted = Wanted(experiment_ids=experiments, tags=tags, status=status, deleted=deleted)
+                    ours, theirs = (sorted(s.search(wanted), key=lambda run: run.run_id) for s in (direct, through))
+                    assert repr(ours) == repr(theirs), wanted  # repr: NaN is not equal to itself
+                    found.append(len(ours))
+    assert (min(found), max(found)) == (0, 6), "some questions find nothing, one finds all"
+    for run in direct.search(Wanted(experiment_ids=everywhere, tags={}, deleted=True)):
+        assert direct.points(run) == through.points(run)
+
+
+def test_tables_of_another_version_are_left_to_mlflow(root: Path, tmp_path: Path) -> None:
+    various_runs(root, tmp_path)
+    database = Database(root / "mlflow.db")
+    wanted = Wanted(experiment_ids=["1"], tags={})
+    assert database.runs(wanted)
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
+        connection.execute("alter table latest_metrics rename to newest_metrics")
+    assert database.runs(wanted) is None
+    with pytest.raises(sqlite3.Error):
+        Database(root / "nothing.db").runs(wanted)
+    assert not (root / "nothing.db").exists(), "reading makes no database"
 
 
 # ---- a store that fails

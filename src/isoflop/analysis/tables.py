@@ -1,11 +1,14 @@
-"""The collected runs as flat tables: one row per run, and one row per point of every curve."""
+"""The collected runs as flat tables (CSV): one row per run, and one row per point of every curve.
+
+What is not known, NaN among it, is blank. Without pandas: importing it takes longer than all the rest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-import pandas as pd
 
 from isoflop.analysis.values import bpb, labels, number
 from isoflop.collected import Collected, CollectedArm, CollectedRun
@@ -17,22 +20,20 @@ RUNS = (
 )
 
 
-def runs_table(collected: Collected) -> pd.DataFrame:
-    """One row per run, diverged ones included; what is not known stays blank."""
-    rows = [_run_row(label, arm, run) for label, arm in _labelled(collected) for run in arm.runs]
-    return pd.DataFrame(rows, columns=list(RUNS)).astype({"diverged_at": "Int64"})
+def runs_table(collected: Collected) -> str:
+    """One row per run, diverged ones included."""
+    return _csv(RUNS, (_run_row(label, arm, run) for label, arm in _labelled(collected) for run in arm.runs))
 
 
-def curves_table(collected: Collected) -> pd.DataFrame:
-    """One row per measured step of every run: `arm seed step` and the metrics, 6 significant digits, NaN blank."""
-    rows = [
-        {"arm": label, "seed": run.seed, "step": int(row["step"])} | {name: _short(row.get(name)) for name in CURVES}
+def curves_table(collected: Collected) -> str:
+    """One row per measured step of every run: `arm seed step` and the metrics, 6 significant digits."""
+    rows = (
+        {"arm": label, "seed": run.seed, "step": int(row["step"])} | _point(row)
         for label, arm in _labelled(collected)
         for run in arm.runs
         for row in run.history
-    ]
-    table = pd.DataFrame(rows, columns=["arm", "seed", "step", *CURVES])
-    return table.astype({"tokens": "Int64", "flops": float})
+    )
+    return _csv(("arm", "seed", "step", *CURVES), rows)
 
 
 def _labelled(collected: Collected) -> Iterator[tuple[str, CollectedArm]]:
@@ -66,6 +67,20 @@ def _run_row(label: str, arm: CollectedArm, run: CollectedRun) -> dict[str, Any]
         "git_rev": provenance.get("git_rev"),
         "code_digest": provenance.get("code_digest"),
     }
+
+
+def _point(row: Mapping[str, float]) -> dict[str, float | int | None]:
+    values = {name: _short(row.get(name)) for name in CURVES}
+    tokens = values["tokens"]
+    return {**values, "tokens": None if tokens is None else int(tokens)}
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _short(value: float | None) -> float | None:

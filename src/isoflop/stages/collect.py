@@ -18,8 +18,8 @@ def main() -> None:
     collected = set_apart(collect(params))
     study = analyse(collected, predictions_committed=predictions_committed(params.study))
     folder = paths.REPORTS / params.study.name
-    write_text(folder / "runs.csv", runs_table(collected).to_csv(index=False, lineterminator="\n"))
-    write_text(folder / "curves.csv", curves_table(collected).to_csv(index=False, lineterminator="\n"))
+    write_text(folder / "runs.csv", runs_table(collected))
+    write_text(folder / "curves.csv", curves_table(collected))
     write_json(folder / "study.json", study)
     write_json(folder / "summary.json", summary(study))
     for warning in collected.warnings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -14,14 +15,14 @@ LOCK_S = 60.0  # making a database takes a few seconds; nobody waits longer than
 def store_uri(root: Path) -> str:
     """`MLFLOW_TRACKING_URI` where it is set, else sqlite in the main checkout `root`; always absolute."""
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root.resolve() / 'mlflow.db'}"
-    database = _sqlite_file(uri)
+    database = sqlite_file(uri)
     if database is None or database.is_absolute():
         return uri
     # A relative path would mean another file in every temporary copy that DVC makes of the checkout.
     return uri.replace(f":///{database}", f":///{(root / database).resolve()}", 1)
 
 
-def _sqlite_file(uri: str) -> Path | None:
+def sqlite_file(uri: str) -> Path | None:
     """The file of a sqlite URI; None for a server or a database without a file."""
     scheme, _, rest = uri.partition(":///")
     if scheme.partition("+")[0] != "sqlite" or not rest or rest == ":memory:":
@@ -51,7 +52,7 @@ def ensure_store(root: Path) -> str:
     made under a lock, in a temporary file that is renamed when it is complete.
     """
     uri = store_uri(root)
-    database = _sqlite_file(uri)
+    database = sqlite_file(uri)
     if database is None or database.exists():
         return uri
     database.parent.mkdir(parents=True, exist_ok=True)
@@ -63,13 +64,25 @@ def ensure_store(root: Path) -> str:
 
 def _create(database: Path, root: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from sqlalchemy import Engine, event
+
+    def unsynced(connection: Any, _record: object) -> None:
+        connection.execute("pragma synchronous = off")
 
     # One fixed name is enough under the lock, and what a killed process left is found again.
     unfinished = database.with_name(f"{database.name}.new")
     for leftover in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
         leftover.unlink(missing_ok=True)
-    store = SqlAlchemyStore(f"sqlite:///{unfinished}", artifacts(root).as_uri())  # type: ignore[no-untyped-call]
-    store.engine.dispose()
+    # Its tables come from some forty migrations. Nothing is lost where they do not reach the disk one by one: the file
+    # is put there as a whole before it gets its name.
+    event.listen(Engine, "connect", unsynced)
+    try:
+        store = SqlAlchemyStore(f"sqlite:///{unfinished}", artifacts(root).as_uri())  # type: ignore[no-untyped-call]
+        store.engine.dispose()
+    finally:
+        event.remove(Engine, "connect", unsynced)
+    with unfinished.open("rb") as handle:
+        os.fsync(handle.fileno())
     unfinished.replace(database)
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from isoflop.tracking.database import quiet
 from isoflop.tracking.identity import DIVERGED_AT, PROCESS, STATUS, RunIdentity, process_tag
-from isoflop.tracking.store import ELAPSED, Store, StoredRun, TimedRow
+from isoflop.tracking.reading import StoredRun
+from isoflop.tracking.store import ELAPSED, Store, TimedRow
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class _Writer:
         while True:
             try:
                 store, run = self._opened = self._opened or self._open()
-                store.log(run.run_id, self._backlog, self._known)
+                store.log(run, self._backlog, self._known)
                 self._backlog.clear()
                 if end is not None:
                     _end(store, run, end)

@@ -12,7 +12,8 @@ from typing import Any
 
 from isoflop.tracking.contents import evaluation_name, read_rows
 from isoflop.tracking.identity import EVALUATED, RUN_UID, STATUS
-from isoflop.tracking.store import Store, StoredRun
+from isoflop.tracking.reading import StoredRun, Wanted
+from isoflop.tracking.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +96,9 @@ def all_runs(root: Path, *, data_digest: str, protocol_hash: str) -> list[FoundR
 
 def _search(root: Path, wanted: dict[str, str], protocol_hash: str | None) -> list[FoundRun]:
     """Runs that ended, the latest first, with an entry per protocol by which each was evaluated."""
-    query = " and ".join(f"tags.{key} = '{value}'" for key, value in wanted.items())
     try:
         store = Store(root)
-        runs = store.search(store.experiments(), query)
+        runs = store.search(Wanted(experiment_ids=store.experiments(), tags=wanted))
     except Exception as error:  # a store that fails costs the comparison, never the report
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         sys.stderr.write(f"warning: earlier runs cannot be looked up in MLflow ({reason})\n")

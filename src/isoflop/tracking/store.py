@@ -1,6 +1,7 @@
 """The MLflow store: where it lies, how it is made, and what is written to a run.
 
-The one module that imports mlflow, and only when a store is opened: the import takes more than a second.
+mlflow is imported where something is written, or read from a server: the import takes more than a second, and a
+sqlite store tells without it what it holds.
 """
 
 from __future__ import annotations
@@ -8,19 +9,22 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from isoflop.files import write_text
-from isoflop.tracking.database import artifacts, ensure_store, quiet
+from isoflop.tracking.database import artifacts, ensure_store, quiet, sqlite_file
 from isoflop.tracking.identity import RUN_UID, RunIdentity, flat_params
+from isoflop.tracking.reading import Database, StoredRun, Wanted
 
 if TYPE_CHECKING:
-    from mlflow.entities import Run
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Run
 
-MAX_METRICS = 1000  # MLflow's limit for one batch
+MAX_METRICS = 900  # MLflow takes 1000 metrics and tags in one batch, and up to 100 tags
+CONFIG = "config.yaml"
 ELAPSED = "time/elapsed_s"  # the metric that tells when a row was measured, from the start of the run
 
 
@@ -32,36 +36,27 @@ class TimedRow(NamedTuple):
     time_ms: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredRun:
-    """A run as the store has it. `metrics` holds the latest values only."""
-
-    run_id: str
-    experiment_id: str
-    status: str  # RUNNING | FINISHED | FAILED | KILLED
-    deleted: bool
-    start_ms: int
-    tags: Mapping[str, str]
-    params: Mapping[str, str]
-    metrics: Mapping[str, float]
-    artifact_uri: str
-    has_dataset: bool
-
-
 class Store:
     """An open store. Every method may raise whatever mlflow raises where the store fails."""
 
     def __init__(self, root: Path) -> None:
         """Open the store of the main checkout `root`, making it if need be."""
         quiet()
-        from mlflow import MlflowClient
-
         self._root = root.resolve()
         self.uri = ensure_store(self._root)
-        self._client = MlflowClient(tracking_uri=self.uri)
+        file = sqlite_file(self.uri)
+        self._database = None if file is None else Database(file)
+
+    @cached_property
+    def _client(self) -> MlflowClient:
+        from mlflow import MlflowClient
+
+        return MlflowClient(tracking_uri=self.uri)
 
     def experiment(self, study: str) -> str:
         """Id of the experiment named like the study; made if there is none."""
+        if self._database is not None and (known := self._database.experiment(study)) is not None:
+            return known
         from mlflow.exceptions import MlflowException
 
         found = self._client.get_experiment_by_name(study)
@@ -79,18 +74,25 @@ class Store:
 
     def experiments(self) -> list[str]:
         """Ids of all experiments."""
+        if self._database is not None and (known := self._database.experiments()) is not None:
+            return known
         return [str(each.experiment_id) for each in self._client.search_experiments()]
 
-    def search(self, experiment_ids: list[str], query: str, *, deleted: bool = False) -> list[StoredRun]:
-        """Runs that match a filter in MLflow's language, deleted ones on request."""
+    def search(self, wanted: Wanted) -> list[StoredRun]:
+        """The runs, in no order."""
+        if self._database is not None and (known := self._database.runs(wanted)) is not None:
+            return known
         from mlflow.entities import ViewType
 
-        view = ViewType.ALL if deleted else ViewType.ACTIVE_ONLY
+        terms = [f"tags.{key} = '{value}'" for key, value in wanted.tags.items()]
+        if wanted.status is not None:
+            terms.append(f"attributes.status = '{wanted.status}'")
+        view = ViewType.ALL if wanted.deleted else ViewType.ACTIVE_ONLY
         runs: list[StoredRun] = []
         token: str | None = None
         while True:
             page = self._client.search_runs(
-                experiment_ids, query, run_view_type=view, max_results=1000, page_token=token
+                list(wanted.experiment_ids), " and ".join(terms), run_view_type=view, max_results=1000, page_token=token
             )
             runs += [_stored(run) for run in page]
             token = page.token
@@ -99,7 +101,7 @@ class Store:
 
     def find(self, experiment_id: str, run_uid: str) -> StoredRun | None:
         """The run with this uid. One that the user deleted counts: it must not come back by itself."""
-        runs = self.search([experiment_id], f"tags.{RUN_UID} = '{run_uid}'", deleted=True)
+        runs = self.search(Wanted(experiment_ids=[experiment_id], tags={RUN_UID: run_uid}, deleted=True))
         return min(runs, key=lambda run: (run.deleted, run.start_ms, run.run_id), default=None)
 
     def create(self, experiment_id: str, identity: RunIdentity, start_ms: int, tags: Mapping[str, str]) -> StoredRun:
@@ -111,16 +113,21 @@ class Store:
 
     def describe(self, run: StoredRun, identity: RunIdentity, config_text: str) -> None:
         """Write what of params, dataset and configuration the run still lacks. Params are write-once."""
+        folder = _local_folder(run.artifact_uri)
+        if run.has_dataset and folder is not None and _read(folder / CONFIG) == config_text:
+            return  # it is written last: the rest is there
         from mlflow.entities import Param
 
         params = [Param(k, v) for k, v in flat_params(config_text).items() if k not in run.params]
         self._client.log_batch(run.run_id, params=params)  # the client sends batches that the store takes
         if not run.has_dataset:
             self._client.log_inputs(run.run_id, datasets=[_dataset(identity)])
-        self.write(run, "config.yaml", config_text)
+        self.write(run, CONFIG, config_text)
 
     def points(self, run: StoredRun) -> set[tuple[str, int]]:
         """(metric, step) of every point that the run has."""
+        if self._database is not None and (known := self._database.points(run.run_id)) is not None:
+            return known
         return {(key, point.step) for key in run.metrics for point in self._client.get_metric_history(run.run_id, key)}
 
     def last_point_ms(self, run: StoredRun) -> int:
@@ -128,22 +135,22 @@ class Store:
         history = [p for key in run.metrics for p in self._client.get_metric_history(run.run_id, key)]
         return max((int(point.timestamp) for point in history), default=run.start_ms)
 
-    def log(self, run_id: str, rows: Iterable[TimedRow], known: set[tuple[str, int]]) -> None:
+    def log(
+        self,
+        run: StoredRun,
+        rows: Iterable[TimedRow],
+        known: set[tuple[str, int]],
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         """Append the points that are not in `known`, whole steps at a time; `known` grows by what is in.
 
         A batch is one transaction, so that a step is in the store as a whole or not at all. Numbers that are
         not finite are left out: MLflow would keep a NaN as the latest value and bend infinity to 1.8e308.
+        `tags` are set after the last point, those that differ from what the run had when it was read.
         """
         from mlflow.entities import Metric
 
         batch: list[Metric] = []
-
-        def send() -> None:
-            if batch:
-                self._client.log_batch(run_id, metrics=batch)
-                known.update((metric.key, metric.step) for metric in batch)
-                batch.clear()
-
         for row in rows:
             step = int(row.step)  # numpy's integers would be stored as bytes
             fresh = {
@@ -152,17 +159,23 @@ class Store:
                 if (key, step) not in known and math.isfinite(value)
             }
             if len(batch) + len(fresh) > MAX_METRICS:
-                send()
+                self._send(run.run_id, batch, known)
+                batch = []
             batch += [Metric(key, value, row.time_ms, step) for key, value in fresh.items()]
-        send()
+        self._send(run.run_id, batch, known, {k: v for k, v in (tags or {}).items() if run.tags.get(k) != v})
+
+    def _send(
+        self, run_id: str, metrics: list[Metric], known: set[tuple[str, int]], tags: Mapping[str, str] | None = None
+    ) -> None:
+        from mlflow.entities import RunTag
+
+        if metrics or tags:
+            self._client.log_batch(run_id, metrics=metrics, tags=[RunTag(k, v) for k, v in (tags or {}).items()])
+            known.update((metric.key, metric.step) for metric in metrics)
 
     def set_tags(self, run: StoredRun, tags: Mapping[str, str]) -> None:
         """Set the tags that differ from what the run had when it was read."""
-        from mlflow.entities import RunTag
-
-        changed = [RunTag(key, value) for key, value in tags.items() if run.tags.get(key) != value]
-        if changed:
-            self._client.log_batch(run.run_id, tags=changed)
+        self.log(run, [], set(), tags)
 
     def reopen(self, run_id: str) -> None:
         """Mark a run as RUNNING again."""

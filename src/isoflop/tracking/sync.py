@@ -15,7 +15,8 @@ from filelock import FileLock
 
 from isoflop.tracking.contents import Contents, RunFiles
 from isoflop.tracking.identity import PROCESS, STATUS, SYNCED, is_gone, is_other_and_alive
-from isoflop.tracking.store import Store, StoredRun, TimedRow
+from isoflop.tracking.reading import StoredRun, Wanted
+from isoflop.tracking.store import Store, TimedRow
 
 LOCK_S = 120.0
 MLFLOW_STATUS = {"finished": "FINISHED", "diverged": "FAILED"}
@@ -102,31 +103,32 @@ def _sync_run(store: Store, experiment_id: str, contents: Contents, result: Sync
         result.warning = f"{contents.identity.name} is still being written to MLflow by another process"
         return
     store.describe(run, contents.identity, contents.texts["config.yaml"])
-    known = store.points(run)
-    store.log(run.run_id, contents.rows(), known)
-    store.log(run.run_id, _test_rows(run, contents, known), set())
     for name, text in contents.texts.items():
         store.write(run, name, text)
-    store.set_tags(run, contents.tags())
     status = MLFLOW_STATUS[contents.record["status"]]
     if run.status != status:
         store.terminate(run.run_id, status, contents.ended_ms)
-    store.set_tags(run, {SYNCED: signature})  # last: whatever interrupts this function, it is done again
+    known = store.points(run)
+    rows = [*contents.rows(), _test_row(run, contents, known)]
+    # One batch, its tags last: whatever interrupts this function, it is done again.
+    store.log(run, rows, known, contents.tags() | {SYNCED: signature})
     result.created += created
     result.completed += not created
 
 
-def _test_rows(run: StoredRun, contents: Contents, known: set[tuple[str, int]]) -> list[TimedRow]:
-    """Test metrics at the run's last step. Evaluated anew, the later point is the one that the UI shows."""
+def _test_row(run: StoredRun, contents: Contents, known: set[tuple[str, int]]) -> TimedRow:
+    """Test metrics at the run's last step, those that changed. They leave `known`: evaluated anew, the later point
+    is the one that the UI shows."""
     step = int(contents.record["steps"])
     fresh = {key: value for key, value in contents.test_metrics().items() if run.metrics.get(key) != value}
-    again = any((key, step) in known for key in fresh)
-    return [TimedRow(step, fresh, int(time.time() * 1000) if again else contents.ended_ms)]
+    again = known & {(key, step) for key in fresh}
+    known -= again
+    return TimedRow(step, fresh, int(time.time() * 1000) if again else contents.ended_ms)
 
 
 def _close_orphans(store: Store, experiment_ids: Iterable[str], result: SyncResult) -> None:
     """Mark RUNNING runs as KILLED whose process is known to be gone; resuming one marks it RUNNING again."""
-    for run in store.search(list(experiment_ids), "attributes.status = 'RUNNING'"):
+    for run in store.search(Wanted(experiment_ids=list(experiment_ids), tags={}, status="RUNNING")):
         if is_gone(run.tags.get(PROCESS)):
             store.set_tags(run, {STATUS: "killed"})
             store.terminate(run.run_id, "KILLED", store.last_point_ms(run))

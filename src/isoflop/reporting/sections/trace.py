@@ -65,11 +65,10 @@ def _reproduce(study: dict[str, Any]) -> Iterator[Block]:
 def _commands(study: dict[str, Any]) -> Iterator[str]:
     facts = study["facts"]
     revisions = [rev for rev in facts["git_revs"] if rev]
-    if len(revisions) == 1:
-        yield f"git checkout {revisions[0]}"
-    elif revisions:
+    if len(revisions) > 1:
         yield f"# {len(revisions)} revisions made these runs; the table of runs names them"
-        yield from (f"git checkout {revision}" for revision in revisions)
+    if revisions:
+        yield f"git checkout {revisions[0]}" + "".join(f"   # or {revision}" for revision in revisions[1:])
     yield "make repro        # installs what requirements.txt pins, then: dvc repro"
     for arm in study["arms"]:
         if arm["role"] == "exploratory" and arm["changes"]:
