@@ -172,7 +172,7 @@ def test_an_experiment_retrains_what_changed_and_is_compared_with_the_committed_
             ["base-s0", "base-s1", "mqa-s0", "mqa-s1", "base · n_kv_head=2-s0", "base · n_kv_head=2-s1"]
         )
     finally:
-        clone.run("git", "checkout", "-q", "--", ".")
+        clone.run("git", "checkout", "-q", "HEAD", "--", ".")  # DVC has staged dvc.lock
         clone.run("dvc", "checkout", "-q")
 
 
@@ -203,7 +203,7 @@ def test_queued_experiments_log_to_the_one_store(clone: Clone) -> None:
 def test_another_study_and_another_arm_train_nothing_that_stands(clone: Clone) -> None:
     before = clone.stored()
     renamed = {"name: quickstart": "name: another", "checkpoint_s: 20": "checkpoint_s: 5"}
-    added = {"  mqa: {model.n_kv_head: 1}": "  mqa: {model.n_kv_head: 1}\n  wide: {model.d_ff: 96}"}
+    added = {"  mqa: {model.n_kv_head: 1}": "  mqa: {model.n_kv_head: 1}\n  narrow: {model.d_ff: 48}"}
     try:
         clone.edit_params(renamed)
         ran = stages_of(clone.run("dvc", "repro"))
@@ -215,10 +215,10 @@ def test_another_study_and_another_arm_train_nothing_that_stands(clone: Clone) -
         assert {row["origin"] for row in rows} == {"workspace"}
         clone.edit_params(added)
         trained = {stage for stage in stages_of(clone.run("dvc", "repro")) if stage.startswith("train")}
-        assert trained == {"train@wide-0", "train@wide-1"}
-        assert {run["study"] for run in clone.stored() if run["arm"] == "wide"} == {"another"}
+        assert trained == {"train@narrow-0", "train@narrow-1"}
+        assert {run["study"] for run in clone.stored() if run["arm"] == "narrow"} == {"another"}
     finally:
-        clone.run("git", "checkout", "-q", "--", ".")
+        clone.run("git", "checkout", "-q", "HEAD", "--", ".")  # DVC has staged dvc.lock
         clone.run("git", "clean", "-qfd")
         clone.run("dvc", "checkout", "-q")
 
@@ -267,7 +267,7 @@ def test_killed_in_the_middle_and_resumed_to_the_same_weights(clone: Clone) -> N
         assert json.loads((weights.parent / "run.json").read_text())["timing"]["resumed"] == 1
         assert not list(folder.iterdir())
     finally:
-        clone.run("git", "checkout", "-q", "--", ".")
+        clone.run("git", "checkout", "-q", "HEAD", "--", ".")  # DVC has staged dvc.lock
         clone.run("dvc", "checkout", "-q")
 
 
