@@ -1,6 +1,6 @@
 """Tokenising a file of a chosen size: rate against the libraries' own batch calls, peak memory.
 
-    python benchmarks/text.py '{"kind": "gpt2", "bytes": 100000000, "raw": "...", "scratch": "...", "threads": 2}'
+    python benchmarks/text.py '{"kind": "gpt2", "raw": "...", "scratch": "...", "threads": 2, "library": true}'
 
 Each measurement is a process of its own, so that its peak memory is its own.
 """
@@ -32,9 +32,9 @@ def measure(raw: Path, scratch: Path, size: int, threads: int, repeats: int) -> 
     small = grow(raw, scratch / "small", size // 10)
     found: dict[str, Any] = {"bytes": size, "threads": threads}
     for kind in KINDS:
-        runs = [_process(kind, grown, scratch, threads) for _ in range(repeats if kind == "byte" else 1)]
+        runs = [_process(kind, grown, scratch, threads, library=True) for _ in range(repeats if kind == "byte" else 1)]
         best = max(runs, key=lambda run: float(run["mb_per_s"]))
-        less = _process(kind, small, scratch, threads)
+        less = _process(kind, small, scratch, threads, library=False)
         found[kind] = best | {
             "peak_mb_of_a_tenth": less["peak_mb"],
             # What 1 GB more of text costs in memory.
@@ -58,8 +58,8 @@ def grow(raw: Path, folder: Path, size: int) -> Path:
     return folder
 
 
-def _process(kind: str, raw: Path, scratch: Path, threads: int) -> dict[str, Any]:
-    spec = {"kind": kind, "raw": str(raw), "scratch": str(scratch), "threads": threads}
+def _process(kind: str, raw: Path, scratch: Path, threads: int, *, library: bool) -> dict[str, Any]:
+    spec = {"kind": kind, "raw": str(raw), "scratch": str(scratch), "threads": threads, "library": library}
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RAYON_NUM_THREADS": str(threads)}
     done = subprocess.run(
         [sys.executable, str(HERE / "text.py"), json.dumps(spec)], stdout=subprocess.PIPE, env=environment, check=True
@@ -71,8 +71,8 @@ def _process(kind: str, raw: Path, scratch: Path, threads: int) -> dict[str, Any
 # --- in the process
 
 
-def encode(kind: str, raw: Path, scratch: Path, threads: int) -> dict[str, Any]:
-    """Encode all of `raw` as the stage `tokenize` does, reading, hashing and writing included."""
+def encode(kind: str, raw: Path, scratch: Path, threads: int, *, library: bool) -> dict[str, Any]:
+    """Encode all of `raw` as the stage `tokenize` does, reading, hashing and writing included; then the library."""
     import dataclasses
 
     from isoflop.config import TokenizerSpec
@@ -97,7 +97,7 @@ def encode(kind: str, raw: Path, scratch: Path, threads: int) -> dict[str, Any]:
         "build_s": build_s,
         "peak_mb": peak_mb(),
     }
-    return found | peer(kind, tokenizer, raw, threads)
+    return found | (peer(kind, tokenizer, raw, threads) if library else {})
 
 
 def peak_mb() -> float:
@@ -142,11 +142,8 @@ def main() -> None:
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spec = json.loads(sys.argv[1])
-    print(
-        json.dumps(encode(spec["kind"], Path(spec["raw"]), Path(spec["scratch"]), spec["threads"])),
-        file=channel,
-        flush=True,
-    )
+    raw, scratch = Path(spec.pop("raw")), Path(spec.pop("scratch"))
+    print(json.dumps(encode(raw=raw, scratch=scratch, **spec)), file=channel, flush=True)
 
 
 if __name__ == "__main__":

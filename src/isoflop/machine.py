@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from filelock import FileLock
 
+from isoflop.cores import available_cores
 from isoflop.files import read_json, write_json
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
@@ -72,7 +73,7 @@ def this_machine(
     return Machine(
         device=device,
         cpu=cpu_name(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=available_cores(),
         threads=torch.get_num_threads(),
         precision=precision,
         peak_flops=peaks[precision],

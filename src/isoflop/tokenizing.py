@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from isoflop import files, tokens
 from isoflop.config import DataConfig, TokenizerSpec
+from isoflop.cores import available_cores
 from isoflop.errors import IsoflopError
 from isoflop.splits import Batch, Duplicates, batches, read_stories
 from isoflop.tokenizer import ByteTokenizer, Ids, Tokenizer, from_trained, gpt2, train_bpe
@@ -51,7 +52,7 @@ def write_tokens(
     with whole_folder(folder) as temporary:
         with ExitStack() as stack:
             writers = {s: stack.enter_context(SplitWriter(temporary, s, tokenizer)) for s in SPLITS}
-            encode_into(writers, batches(raw, data, duplicates), tokenizer, raw, threads or _cores())
+            encode_into(writers, batches(raw, data, duplicates), tokenizer, raw, threads or available_cores())
         for split in SPLITS:
             if not writers[split].stories:
                 raise _empty(split, raw, duplicates)
@@ -250,7 +251,3 @@ def _head(train: Path, label: str) -> Iterator[list[bytes]]:
 def _progress(label: str, total: int) -> tqdm[Any]:
     on_terminal_only = None
     return tqdm(total=total, desc=label, unit="B", unit_scale=True, disable=on_terminal_only)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

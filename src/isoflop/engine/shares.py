@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from isoflop.cores import available_cores
+
 RUN_BYTES = 1_500_000_000  # memory to reckon with per run on a CPU; one of the default study takes 0.6e9
 RUNS_PER_GPU = 2  # small models leave gaps between kernels, which a second run fills
 
@@ -61,8 +63,7 @@ class Resources:
 
 def this_machine() -> Resources:
     """Cores that this process may use, free memory, visible GPUs."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Resources(cores=cores, free_bytes=psutil.virtual_memory().available, gpus=tuple(visible_gpus()))
+    return Resources(cores=available_cores(), free_bytes=psutil.virtual_memory().available, gpus=tuple(visible_gpus()))
 
 
 def visible_gpus() -> Sequence[str]:

@@ -81,7 +81,7 @@ def attend(q_BHTC: Tensor, k_BKSC: Tensor, v_BKSC: Tensor, *, window: int = 0, d
         return F.scaled_dot_product_attention(
             q_BHTC, k_BKSC, v_BKSC, is_causal=True, dropout_p=dropout, enable_gqa=True
         )
-    mask = _mask(t, s, window, q_BHTC) if t > 1 or 0 < window < s else None
+    mask = mask_for(q_BHTC, t, s, window) if t > 1 or 0 < window < s else None
     return attend_explicitly(q_BHTC, k_BKSC, v_BKSC, mask, dropout)
 
 
@@ -142,14 +142,14 @@ def _attend_in_blocks(q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor, window: in
         return torch.cat([blocks(padded)[:, :-1], blocks(padded)[:, 1:]], dim=3)
 
     n = q_BHTC.shape[2] // window
-    mask = _mask(window, 2 * window, window, q_BHTC).repeat(n, 1, 1, 1)
+    mask = mask_for(q_BHTC, window, 2 * window, window).repeat(n, 1, 1, 1)
     mask[0, :, :, :window] = float("-inf")
     y = attend_explicitly(blocks(q_BHTC), with_previous(k_BKTC), with_previous(v_BKTC), mask, dropout)
     return y.transpose(1, 2).flatten(2, 3)
 
 
-def _mask(t: int, s: int, window: int, like: Tensor) -> Tensor:
-    """From the cache, unless a compiler traces it, which computes the mask where it is added."""
+def mask_for(like: Tensor, t: int, s: int, window: int = 0) -> Tensor:
+    """`causal_mask` in the dtype of `like`; where a compiler traces, not the cached one: it is computed where added."""
     make = make_causal_mask if torch.compiler.is_compiling() else causal_mask
     return make(t, s, window, like.dtype, like.device)
 

@@ -10,13 +10,12 @@ B batch, T time, D d_model, H heads, K key-value heads, C head size, N chunks of
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isoflop.config import ModelConfig
+from isoflop.model.attention import mask_for
 from isoflop.model.cost import RETENTION_CHUNK
 from isoflop.model.layers import Linear, RMSNorm
 
@@ -103,15 +102,5 @@ def _chunks(x_BHTC: Tensor, chunk: int) -> Tensor:
 def decay_matrix(cumulated_BHNL: Tensor) -> Tensor:
     """(B, H, N, L, L): exp(c_t - c_s) for s <= t, else 0. Differences, not quotients: exp(-c_s) alone overflows."""
     difference = cumulated_BHNL[..., :, None] - cumulated_BHNL[..., None, :]
-    # A compiler computes the mask where it is added.
-    mask = _future if torch.compiler.is_compiling() else _cached_future
-    return (difference + mask(cumulated_BHNL.shape[-1], difference.dtype, difference.device)).exp()
-
-
-def _future(chunk: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(L, L): -inf right of the diagonal, else 0."""
-    with torch.inference_mode(False):  # a cached inference tensor could not be used in training afterwards
-        return torch.full((chunk, chunk), float("-inf"), dtype=dtype, device=device).triu_(1)
-
-
-_cached_future = lru_cache(maxsize=16)(_future)
+    chunk = cumulated_BHNL.shape[-1]
+    return (difference + mask_for(difference, chunk, chunk)).exp()
